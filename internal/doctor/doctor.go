@@ -49,9 +49,11 @@ type Options struct {
 	SpecDirs       string // the value of CDI_SPEC_DIRS
 	ContainerdFile string
 	CRIOFile       string
-	NRISocket      string // "" for the one that the runtime's configuration names
-	Fix            bool   // do what is safe about findings
-	IsPod          bool   // doctor runs in a pod, which does not see the host's files
+	// ContainerdVersion is what the host's containerd prints; "" if there is none, or it cannot be run.
+	ContainerdVersion string
+	NRISocket         string // "" for the one that the runtime's configuration names
+	Fix               bool   // do what is safe about findings
+	IsPod             bool   // doctor runs in a pod, which does not see the host's files
 }
 
 // doctor is one examination.
@@ -66,6 +68,10 @@ type doctor struct {
 	configFault  bool                              // an error of the configuration is reported
 	runtimeFound bool                              // a runtime's configuration exists
 	nriFault     bool                              // an error of NRI is reported
+	nriOn        bool                              // by the configuration of a runtime
+	lacksNRI     bool                              // containerd is older than NRI
+	hasNRISocket bool                              // a file is there
+	hasPodman    bool                              // its program is there
 	pluginDir    string
 	unresponsive map[string]bool         // directories
 	reading      *atomic.Pointer[string] // the file that a check is reading
@@ -96,6 +102,9 @@ func Examine(ctx context.Context, opts Options) []Finding {
 		d.runCheck("configuration", checkTimeout, (*doctor).checkConfig)
 	}
 	d.checkRuntimes()
+	if d.hasPodman {
+		d.runCheck("podman", fewFilesTimeout, (*doctor).checkPodman)
+	}
 	d.runCheck("plugin", checkTimeout, (*doctor).checkPlugin)
 	d.checkMissed()
 	d.checkVswitches()

@@ -34,32 +34,32 @@ func (d *doctor) checkCRIOInjectors(conf *runtimeconfig.CRIO, nri bool) {
 	if hooks := conf.Get("crio", "runtime", "hooks_dir"); hooks.IsSet() {
 		dirs = hooks.List
 	}
-	if file := d.findJackfieldHook(dirs); file != "" && nri {
+	if file, _ := d.findJackfieldHook("injectors", dirs); file != "" && nri {
 		d.report("injectors", Warning, "keep one of the two: remove "+file+", or set enable_nri = false in [crio.nri] and restart CRI-O",
 			"%s has CRI-O run jackfield-hook, and NRI is on: where jackfield-nri is registered, containers with sockets are refused, for both mount them at the same place", file)
 	}
 }
 
-// findJackfieldHook returns the hook file in the directories that runs jackfield-hook, "" for none.
-func (d *doctor) findJackfieldHook(dirs []string) string {
+// findJackfieldHook returns the hook file in the directories that runs jackfield-hook, and the program; "" for none.
+func (d *doctor) findJackfieldHook(check string, dirs []string) (file, program string) {
 	host := d.configFiles()
 	for _, dir := range dirs {
 		names, err := host.ReadDir(dir)
-		d.reportUnread("injectors", err)
+		d.reportUnread(check, err)
 		for _, name := range names {
 			if path.Ext(name) != ".json" {
 				continue
 			}
 			file := path.Join(dir, name)
 			data, err := host.ReadFile(file)
-			d.reportUnread("injectors", err)
+			d.reportUnread(check, err)
 			var content struct{ Hook struct{ Path string } }
 			if err == nil && json.Unmarshal(data, &content) == nil && path.Base(content.Hook.Path) == "jackfield-hook" {
-				return file
+				return file, content.Hook.Path
 			}
 		}
 	}
-	return ""
+	return "", ""
 }
 
 // checkInjectors reports other NRI plugins, and device plugins that inject CDI devices.

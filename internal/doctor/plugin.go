@@ -24,6 +24,9 @@ func (d *doctor) checkPlugin() {
 	case errdefs.IsPermissionDenied(d.nodeErr), d.nodeErr != nil && os.Geteuid() != 0 && !errors.Is(d.nodeErr, unix.ENOENT) && !errors.Is(d.nodeErr, unix.ECONNREFUSED):
 		d.report("plugin", Unknown, runAsRoot, "%v%s", d.nodeErr, orphans)
 		return
+	case d.nodeErr != nil && d.isPodmanOnly():
+		d.report("plugin", Note, "run jackfield-nri beside Podman to keep sockets over a restart of their vswitch", "jackfield-nri is not running, and Podman does not need it%s", orphans)
+		return
 	case d.nodeErr != nil:
 		d.report("plugin", Error, "start it: systemctl start jackfield-nri, or see its pod's log; where its configuration has another stateDir, give doctor the same --config",
 			"%v%s", d.nodeErr, orphans)
@@ -125,6 +128,10 @@ func (d *doctor) checkMissed() {
 // checkVswitches reports the vswitches that do not answer or lack ports of living pods.
 func (d *doctor) checkVswitches() {
 	if len(d.cfg.Vswitches) == 0 {
+		return
+	}
+	if d.isPodmanOnly() {
+		d.report("vswitches", Note, "", "not checked: jackfield-nri checks the vswitches, and is not running")
 		return
 	}
 	if d.node == nil || !d.node.Registered {

@@ -24,15 +24,29 @@ func (d *doctor) checkRuntimes() {
 			d.runtimeFound = true
 		}
 	}
+	d.NRISocket = cmp.Or(d.NRISocket, "/var/run/nri/nri.sock")
+	d.pluginDir = cmp.Or(d.pluginDir, "/opt/nri/plugins")
+	d.hasNRISocket = true // an unresponsive directory has one, as far as is known
+	d.runCheck("nri", fewFilesTimeout, func(d *doctor) {
+		_, err := d.configFiles().At(d.NRISocket).Lstat(d.NRISocket)
+		d.hasNRISocket = !errdefs.IsNotFound(err)
+		d.hasPodman = slices.ContainsFunc([]string{"/usr/bin/podman", "/usr/local/bin/podman"}, func(file string) bool {
+			_, err := d.configFiles().At(file).Stat(file)
+			return err == nil
+		})
+	})
+	if d.isPodmanOnly() {
+		d.report("runtime", Note, "where containerd or CRI-O is here, too, name its file with --containerd-config or --crio-config",
+			"there is Podman here, and neither containerd nor CRI-O: containers get devices and sockets by jackfield-hook (podman, below), without NRI")
+		return
+	}
 	if !d.runtimeFound {
 		d.report("runtime", Note, "name the file with --containerd-config or --crio-config; in a pod that does not mount it, run doctor on the node",
 			"there is no configuration of containerd (%s) or CRI-O (%s) here: only the NRI socket shows whether NRI is on", d.ContainerdFile, d.CRIOFile)
 	}
-	d.NRISocket = cmp.Or(d.NRISocket, "/var/run/nri/nri.sock")
-	d.pluginDir = cmp.Or(d.pluginDir, "/opt/nri/plugins")
 	d.runCheck("nri", fewFilesTimeout, func(d *doctor) {
 		d.checkNRISocket()
-		d.nriFault = slices.ContainsFunc(d.findings, func(f Finding) bool { return f.Severity == Error })
+		d.nriFault = d.nriFault || slices.ContainsFunc(d.findings, func(f Finding) bool { return f.Severity == Error })
 	})
 }
 
@@ -44,6 +58,11 @@ func (d *doctor) setNRIPaths(socket, plugins runtimeconfig.Setting) {
 
 // checkContainerd checks containerd's configuration, and reports whether there is one.
 func (d *doctor) checkContainerd() bool {
+	if runtimeconfig.LacksNRI(d.ContainerdVersion) {
+		d.lacksNRI = true
+		d.report("runtime", Error, runtimeconfig.UpgradeContainerd, "containerd %s has no NRI: jackfield-nri cannot serve its containers", d.ContainerdVersion)
+		return true
+	}
 	conf, err := runtimeconfig.ReadContainerd(d.configFiles(), d.ContainerdFile)
 	switch {
 	case errdefs.IsNotFound(err):
@@ -99,6 +118,7 @@ func (d *doctor) checkContainerdNRI(conf *runtimeconfig.Containerd) {
 	case !conf.NRIOn():
 		d.report("runtime", Warning, "with containerd 1.7 set disable = false in "+table+" and restart it", "%s does not mention NRI, which containerd 1.7 has off by default", d.ContainerdFile)
 	default:
+		d.nriOn = true
 		d.reportOK("runtime", "%s has NRI on", imported(cmp.Or(disable.File, d.ContainerdFile)))
 	}
 }
@@ -122,6 +142,7 @@ func (d *doctor) checkCRIO() bool {
 	case !enable.IsSet():
 		d.report("runtime", Note, "", "CRI-O's configuration does not mention NRI: it is on by default since 1.30")
 	default:
+		d.nriOn = true
 		d.reportOK("runtime", "%s has NRI on", enable.File)
 	}
 	if len(conf.Faults) == 0 {
@@ -135,10 +156,16 @@ func (d *doctor) checkCRIO() bool {
 }
 
 func (d *doctor) checkNRISocket() {
-	const start = "turn NRI on in the runtime's configuration (`jackfield enable-nri`) and restart the runtime"
+	start := "turn NRI on in the runtime's configuration (`jackfield enable-nri`) and restart the runtime"
+	if d.nriOn {
+		start = "restart the runtime, whose configuration has NRI on, and see its log; containerd before 1.7 has no NRI"
+	}
 	host := d.configFiles().At(d.NRISocket)
 	st, err := host.Stat(d.NRISocket)
 	switch {
+	case errdefs.IsNotFound(err) && d.lacksNRI && !d.nriOn:
+		d.nriFault = true
+		d.report("nri", Note, "", "there is no NRI socket %s (runtime, above)", d.NRISocket)
 	case errdefs.IsNotFound(err):
 		remedy := start
 		if !d.runtimeFound {

@@ -123,6 +123,8 @@ func (d *doctor) checkSocketRoots() {
 		}
 		st, err := d.Host.Stat(root)
 		switch {
+		case errdefs.IsNotFound(err) && slices.Contains(config.Default().Sockets.Roots, root):
+			d.report("sockets", Note, "", "there is no socket root %s yet; jackfield-cni creates it with the first network", root)
 		case errdefs.IsNotFound(err):
 			d.report("sockets", Warning, "start the vswitch that makes it, or take it out of sockets.roots", "the socket root %s does not exist", root)
 		case err != nil:

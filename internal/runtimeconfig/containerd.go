@@ -28,6 +28,16 @@ const (
 	maxImportDirs  = 1000
 )
 
+// UpgradeContainerd is the remedy for a containerd without NRI.
+const UpgradeContainerd = "install containerd 1.7 or later: Docker's packages (containerd.io), or Debian 13"
+
+// LacksNRI reports whether a version of containerd is older than NRI, which came with 1.7; not for an unknown version.
+func LacksNRI(version string) bool {
+	var major, minor int
+	n, _ := fmt.Sscanf(strings.TrimPrefix(version, "v"), "%d.%d", &major, &minor)
+	return n == 2 && (major < 1 || major == 1 && minor < 7)
+}
+
 var (
 	nriTable      = []string{"plugins", NRIPlugin}
 	nriDisable    = []string{"plugins", NRIPlugin, "disable"}

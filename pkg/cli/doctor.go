@@ -48,7 +48,7 @@ func doctorCommand(env Env) *cobra.Command {
 				return err
 			}
 			opts.ConfigFile, opts.SpecDirs = h.configFile, env.Getenv(cdiregistry.DirsEnv)
-			opts.IsPod = isPod(env, opts.Host)
+			opts.IsPod, opts.ContainerdVersion = isPod(env, opts.Host), containerdVersion(cmd.Context(), opts.Host)
 			findings := doctor.Examine(cmd.Context(), opts)
 			err = out.writeResult(env, findings, func() string {
 				width, _ := terminalSize(env.Stdout)

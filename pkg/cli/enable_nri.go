@@ -92,6 +92,9 @@ func (e *enableNRI) enableInRuntime(cmd *cobra.Command, env Env) error {
 	)
 	switch e.runtime {
 	case "containerd":
+		if version := containerdVersion(cmd.Context(), host); runtimeconfig.LacksNRI(version) {
+			return &hintedError{err: fmt.Errorf("containerd %s has no NRI, and nothing was changed", version), hint: runtimeconfig.UpgradeContainerd}
+		}
 		name, unit = "containerd", "containerd"
 		e.file = cmp.Or(e.file, runtimeconfig.ContainerdFile)
 		change, err = runtimeconfig.EnableContainerdNRI(host, e.file)

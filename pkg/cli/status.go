@@ -63,7 +63,7 @@ func (q *statusQuery) run(cmd *cobra.Command, args []string, answer func(*status
 		defer cancel()
 		node, err := status.Find(ctx, host, config.StateDirs(host, q.host.configFile))
 		if err != nil {
-			return nil, "", &hintedError{err: err, hint: "is jackfield-nri running? run `jackfield doctor`"}
+			return nil, "", &hintedError{err: err, hint: "is jackfield-nri running? On a host with Podman alone, it need not run; run `jackfield doctor`"}
 		}
 		if len(args) > 0 {
 			keepNamed(node, args[0])
