@@ -14,6 +14,7 @@ import (
 	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/pkg/attachment"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
+	"github.com/jackfield/jackfield/pkg/policy"
 	"github.com/jackfield/jackfield/pkg/vswitch"
 )
 
@@ -25,6 +26,7 @@ type addPlan struct {
 	socket string           // path on the host, or "@name"
 	port   *vswitch.Port    // nil for none
 	driver vswitch.Driver   // of the port
+	policy *policy.Policy   // of the node, with a port
 
 	allocated bool // the attachment has its addresses
 	wrote     bool // the device-info file may have been written

@@ -161,11 +161,10 @@ func (t *Attachment) planPort(a *addPlan) error {
 	if a.driver, err = t.openDriver(v); err != nil {
 		return err
 	}
-	rules, err := cfg.CompilePolicy("")
-	if err != nil {
+	if a.policy, err = cfg.CompilePolicy(""); err != nil {
 		return Fail(codeConfig, "the node's configuration is invalid", "%v", err)
 	}
-	if _, err := rules.Port(policy.Subject{Namespace: t.Namespace, Pod: t.Pod}, policy.Port{Switch: v.Name, Bridge: bridge, VLAN: p.VLAN}); err != nil {
+	if _, err := a.policy.Port(t.subject(), policy.Port{Switch: v.Name, Bridge: bridge, VLAN: p.VLAN}); err != nil {
 		return Fail(CodeDenied, "the node's policy denies port "+v.Name+"/"+bridge, "%v", err)
 	}
 	owner := portOwner(t.Key)
@@ -178,13 +177,39 @@ func (t *Attachment) planPort(a *addPlan) error {
 	return nil
 }
 
+// subject is the pod of the attachment as the subject of policy.
+func (t *Attachment) subject() policy.Subject {
+	return policy.Subject{Namespace: t.Namespace, Pod: t.Pod}
+}
+
+// recordPort records the port if the policy lets the pod have one more. Counting and recording are under one lock, so that
+// two ADDs at the same time cannot both get the last port.
+func (t *Attachment) recordPort(ctx context.Context, st *cnirecord.Store, a *addPlan) error {
+	if a.policy.HasPortLimits(t.subject()) {
+		end, _ := ctx.Deadline() // Add sets one
+		unlock, err := st.Lock(time.Until(end))
+		if err != nil {
+			return t.recordError(err)
+		}
+		defer unlock()
+		others, err := st.CountPorts(t.Key)
+		if err != nil {
+			return t.recordError(err)
+		}
+		if refused, _ := a.policy.LimitPorts(t.subject(), others); refused != nil {
+			return Fail(CodeDenied, "the node's policy limits the ports of the pod", "%v", refused)
+		}
+	}
+	a.record.Switch, a.record.ConfigFile, a.record.Port = t.Port.Vswitch, t.ConfigFile, a.port
+	return t.recordError(st.Update(&a.record))
+}
+
 // createPort records the port with its addresses, and creates it. The plan then has the port as the vswitch
 // reports it.
 func (t *Attachment) createPort(ctx context.Context, st *cnirecord.Store, a *addPlan, addresses Addresses) error {
 	a.port.Addresses = addresses.IPs
-	a.record.Switch, a.record.ConfigFile, a.record.Port = t.Port.Vswitch, t.ConfigFile, a.port
-	if err := st.Update(&a.record); err != nil {
-		return t.recordError(err)
+	if err := t.recordPort(ctx, st, a); err != nil {
+		return err
 	}
 	t.reportStep("port recorded")
 	unlock, err := t.lockPort(ctx, st, &a.record)

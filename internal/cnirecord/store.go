@@ -197,6 +197,42 @@ func (s *Store) Remove(k Key) error {
 	return nil
 }
 
+// Lock takes the lock of the directory, and waits for it for the time wait. It ends with the process at the latest. The
+// error for a lock that another process holds is errdefs.ErrConflict.
+func (s *Store) Lock(wait time.Duration) (unlock func(), err error) {
+	fd, err := unix.Openat(s.fd(), ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, s.wrap("lock", "", err)
+	}
+	if err = hostfs.LockWithin(fd, wait); err == nil {
+		return func() { unix.Close(fd) }, nil
+	}
+	unix.Close(fd)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		err = errdefs.ErrConflict.WithMessage("another process records a port")
+	}
+	return nil, s.wrap("lock", "", err)
+}
+
+// CountPorts returns the number of ports that the container of an attachment has in its other attachments. A record that
+// cannot be read counts as a port.
+func (s *Store) CountPorts(k Key) (int, error) {
+	keys, err := s.Keys()
+	if err != nil {
+		return 0, err
+	}
+	n := 0
+	for _, other := range keys {
+		if other.ContainerID != k.ContainerID || other == k {
+			continue
+		}
+		if r, err := s.Read(other); err != nil || r != nil && r.Port != nil {
+			n++
+		}
+	}
+	return n, nil
+}
+
 // LockRecord takes the lock of an attachment's record, and waits for it for the time wait. Who creates or removes the
 // attachment's port holds it, so that no port is created again while it is being removed. The lock is on the
 // record's file and ends with the process at the latest. Without a record there is no lock: unlock is nil. The error

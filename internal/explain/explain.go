@@ -22,6 +22,7 @@ import (
 	"github.com/jackfield/jackfield/pkg/hooksd"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 	"github.com/jackfield/jackfield/pkg/podresources"
+	"github.com/jackfield/jackfield/pkg/policy"
 	"github.com/jackfield/jackfield/pkg/resolve"
 	"github.com/jackfield/jackfield/pkg/staging"
 )
@@ -74,6 +75,7 @@ type Options struct {
 type Explainer struct {
 	opts   Options
 	engine *resolve.Engine
+	ledger *resolve.Ledger // what the containers of the pod have, for limits of pods
 
 	metadata []devicemetadata.File // of the host
 	// MetadataError is why not all metadata was read, or nil.
@@ -94,15 +96,16 @@ func New(opts Options) (*Explainer, error) {
 		status, _ := staging.ReadStatus(opts.Host, opts.Config.StateDir)
 		return status.Mode == staging.ModeMount
 	})
+	ledger := new(resolve.Ledger)
 	engine, err := resolve.New(opts.Host, opts.Config, resolve.Options{
-		Once: true, Kubelet: podresources.QueryPod, Staged: staged, TrustAnyone: !opts.Host.IsLive(),
+		Ledger: ledger, Once: true, Kubelet: podresources.QueryPod, Staged: staged, TrustAnyone: !opts.Host.IsLive(),
 		Hooks:    hooksd.New(opts.Host, opts.Config.Hooks.Dirs, hooksd.Options{TrustAnyone: !opts.Host.IsLive()}).Hooks,
 		SpecDirs: dirs, ForAdministrator: true,
 	})
 	if err != nil {
 		return nil, err
 	}
-	x := &Explainer{opts: opts, engine: engine}
+	x := &Explainer{opts: opts, engine: engine, ledger: ledger}
 	x.readMetadata()
 	return x, nil
 }
@@ -113,13 +116,18 @@ func (x *Explainer) Close() { x.engine.Close() }
 // ExplainPod explains the containers of a pod, and those that its annotations name and it does not have.
 func (x *Explainer) ExplainPod(ctx context.Context, p *manifest.Pod) []Explanation {
 	var all []Explanation
+	x.ledger.Forget(x.opts.SandboxID) // the pod before it has the same, if neither runs
 	for _, r := range p.Requests(x.opts.SandboxID, x.opts.Container) {
 		var more []resolve.Item
 		if x.opts.SandboxID == "" {
 			more = append(x.explainPorts(r), x.explainNetworks(r)...)
 		}
 		more = append(more, x.explainClaims(p, r)...)
-		all = append(all, x.explainContainer(ctx, r, more))
+		explained, usage := x.explainContainer(ctx, r, more)
+		if usage != nil && !p.EndsBeforeOthers(r.Container) {
+			x.ledger.RecordUsage(r.SandboxID, r.Container, r.ContainerID, *usage)
+		}
+		all = append(all, explained)
 	}
 	for _, m := range p.MissingContainers(x.opts.Config) {
 		all = append(all, Explanation{Container: m.Name, Error: m.Problem, Missing: true, Problems: []error{errors.New(m.Problem)}, Requests: []resolve.Item{}})
@@ -139,8 +147,9 @@ func (x *Explainer) ExplainPod(ctx context.Context, p *manifest.Pod) []Explanati
 	return all
 }
 
-// explainContainer explains what the engine would inject, and adds more items.
-func (x *Explainer) explainContainer(ctx context.Context, r *resolve.Request, more []resolve.Item) Explanation {
+// explainContainer explains what the engine would inject, and adds more items. It returns what the container would have, if a rule
+// limits its pod.
+func (x *Explainer) explainContainer(ctx context.Context, r *resolve.Request, more []resolve.Item) (Explanation, *policy.Usage) {
 	can := capabilitiesOf(r)
 	optimistic := asRootIfUnknown(can)
 	r.CanDeliver = func(set *edits.Set, request string) error { return capability.Check(set, optimistic, request) }
@@ -188,7 +197,7 @@ func (x *Explainer) explainContainer(ctx context.Context, r *resolve.Request, mo
 			}
 		}
 	}
-	return out
+	return out, plan.Usage
 }
 
 // capabilitiesOf returns what the newest NRI can deliver to a container. The doctor and the plugin report what the node's

@@ -64,6 +64,8 @@ func (x *Explainer) explainPorts(r *resolve.Request) []resolve.Item {
 		}
 		if grant, err := x.engine.Policy().Port(resolve.Subject(r), port.Port); err != nil {
 			item.Decline(resolve.Refused, err)
+		} else if err, _ := x.engine.Policy().LimitPorts(resolve.Subject(r), len(items)); err != nil {
+			item.Decline(resolve.Refused, err)
 		} else {
 			by := "audit mode"
 			if grant.Rule != "" {

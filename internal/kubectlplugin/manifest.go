@@ -34,6 +34,7 @@ type podManifest struct {
 
 type containerManifest struct {
 	Name            string          `json:"name"`
+	RestartPolicy   string          `json:"restartPolicy,omitempty"`
 	Image           string          `json:"image,omitempty"`
 	Command         []string        `json:"command,omitempty"`
 	Env             []variable      `json:"env,omitempty"`

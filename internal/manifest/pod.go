@@ -44,11 +44,13 @@ type Pod struct {
 }
 
 type container struct {
-	Name    string   `json:"name"`
-	Image   string   `json:"image"`
-	Command []string `json:"command"`
-	Args    []string `json:"args"`
-	Env     []struct {
+	Name string `json:"name"`
+	// RestartPolicy is Always for an init container that runs beside the others.
+	RestartPolicy string   `json:"restartPolicy"`
+	Image         string   `json:"image"`
+	Command       []string `json:"command"`
+	Args          []string `json:"args"`
+	Env           []struct {
 		Name  string `json:"name"`
 		Value string `json:"value"`
 	} `json:"env"`
@@ -103,6 +105,11 @@ func (p *Pod) ContainerNames() []string {
 		names = append(names, c.Name)
 	}
 	return names
+}
+
+// EndsBeforeOthers reports whether a container has ended when the pod's other containers are created.
+func (p *Pod) EndsBeforeOthers(name string) bool {
+	return slices.ContainsFunc(p.Spec.InitContainers, func(c container) bool { return c.Name == name && c.RestartPolicy != "Always" })
 }
 
 // Requests returns the pod's containers as an adapter would see them, in the order of their creation, as far

@@ -18,7 +18,6 @@ import (
 	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/internal/manifest"
 	"github.com/jackfield/jackfield/pkg/policy"
-	"github.com/jackfield/jackfield/pkg/resolve"
 )
 
 // caseFile is one file of test cases.
@@ -102,7 +101,12 @@ func parseCases(file string, data []byte) (*caseFile, error) {
 	var cf caseFile
 	docs, err := manifest.DecodeYAML(data)
 	if err == nil && len(docs) > 1 {
-		err = errors.New("want one YAML document")
+		err = errors.New("the file must have one YAML document")
+	}
+	if err == nil {
+		if fault := findUnknownKey(file, string(data)); fault != nil {
+			return nil, fault // it names the file
+		}
 	}
 	if err == nil && len(docs) == 1 {
 		dec := json.NewDecoder(bytes.NewReader(docs[0]))
@@ -121,7 +125,7 @@ func parseCases(file string, data []byte) (*caseFile, error) {
 // check returns the first fault of the cases.
 func (cf *caseFile) check() error {
 	if len(cf.Cases) == 0 {
-		return errors.New("cases: want at least one")
+		return errors.New("cases: must have at least one")
 	}
 	for i := range cf.Cases {
 		if fault := cf.Cases[i].findFault(); fault != "" {
@@ -135,15 +139,15 @@ func (cf *caseFile) check() error {
 func (c *caseSpec) findFault() string {
 	switch {
 	case c.Name == "":
-		return "name: want one"
+		return "name: must not be empty"
 	case !slices.Contains([]Outcome{Granted, Audited, Refused}, c.Want):
-		return fmt.Sprintf("want: found %s, want %s, %s or %s", diag.Quote(string(c.Want)), Granted, Audited, Refused)
+		return fmt.Sprintf("want: invalid value %s: must be %s, %s or %s", diag.Quote(string(c.Want)), Granted, Audited, Refused)
 	case (c.Pod == "") == (c.For == nil):
-		return "want one of pod and for"
+		return "must have either pod or for"
 	case c.Pod == "" && c.Ask.IsEmpty() && c.Count == nil:
-		return "ask: want something to ask about, or a count"
+		return "ask: must not be empty, unless the case has a count"
 	case c.Message != "" && c.Want == Granted:
-		return "message: there is none where something is granted"
+		return "message: a granted request has no message; remove the key, or set want: refused or audited"
 	}
 	return ""
 }
@@ -180,8 +184,9 @@ func besideFile(file, named string) string {
 
 // evaluate returns the decisions about all that the case asks.
 func (c *caseSpec) evaluate(file string, p *Policy) ([]Decision, error) {
+	query := PodQuery{Container: c.Container, More: c.Ask, Count: c.Count, PodHas: c.PodHas}
 	if c.For != nil {
-		return c.evaluateSubject(p, *c.For), nil
+		return decisive(p.EvaluateSubject(*c.For, query)), nil
 	}
 	podFile := besideFile(file, c.Pod)
 	objects, err := manifest.Read(podFile, strings.NewReader(""), "default")
@@ -191,13 +196,11 @@ func (c *caseSpec) evaluate(file string, p *Policy) ([]Decision, error) {
 	var all []Decision
 	for _, pod := range objects.Pods {
 		pod.Metadata.Namespace = cmp.Or(pod.Metadata.Namespace, "default")
-		for _, r := range pod.Requests("", c.Container) {
-			named, err := p.annotationQuery(r)
-			if err != nil {
-				return nil, err
+		for _, container := range p.EvaluatePod(&objects, pod, query) {
+			if container.Err != nil {
+				all = append(all, Decision{Kind: "container", Name: container.Container, Outcome: Refused, Message: diag.ErrorText(container.Err)})
 			}
-			all = append(all, p.Evaluate(&named, resolve.Subject(r))...)
-			all = append(all, c.evaluateSubject(p, resolve.Subject(r))...)
+			all = append(all, decisive(container.Decisions)...)
 		}
 	}
 	if len(all) == 0 {
@@ -206,13 +209,13 @@ func (c *caseSpec) evaluate(file string, p *Policy) ([]Decision, error) {
 	return all, nil
 }
 
-// evaluateSubject returns the decisions about what the case itself asks for a container.
-func (c *caseSpec) evaluateSubject(p *Policy, s policy.Subject) []Decision {
-	all := p.Evaluate(&c.Ask, s)
-	if c.Count != nil {
-		all = append(all, p.evaluateLimits(s, *c.Count, c.PodHas))
+// decisive returns the decisions about one container that a case compares. A container that exceeds a limit gets nothing, so
+// its grants do not count.
+func decisive(all []Decision) []Decision {
+	if !slices.ContainsFunc(all, func(d Decision) bool { return d.Kind == "limits" && d.Outcome == Refused }) {
+		return all
 	}
-	return all
+	return slices.DeleteFunc(all, func(d Decision) bool { return d.Outcome == Granted })
 }
 
 // compare returns the lines of the difference between a decision and the expected one, none where they agree.

@@ -12,7 +12,6 @@ import (
 	"github.com/containerd/errdefs"
 
 	"github.com/jackfield/jackfield/internal/diag"
-	"github.com/jackfield/jackfield/internal/manifest"
 	"github.com/jackfield/jackfield/internal/mountopt"
 	"github.com/jackfield/jackfield/internal/reserved"
 	"github.com/jackfield/jackfield/pkg/annotation"
@@ -111,32 +110,6 @@ func newDecision(kind, name string, g policy.Grant, err error) Decision {
 	return d
 }
 
-// EvaluateContainer returns decisions about what the annotations of a container name, about ports of its networks
-// and about further things, and about a limit that the annotations exceed: only the node knows what else the container
-// gets. Sockets and devices are those of the network, unless that is "".
-func (p *Policy) EvaluateContainer(r *resolve.Request, network string, ports []manifest.NetworkPort, more *Query) ([]Decision, error) {
-	named, err := p.annotationQuery(r)
-	if err != nil {
-		return nil, err
-	}
-	refused := []Decision{}
-	for _, port := range ports {
-		if port.Err != nil {
-			refused = append(refused, Decision{Kind: "ports", Name: port.Name(), Outcome: Refused, Message: diag.ErrorText(port.Err)})
-			continue
-		}
-		named.Ports = append(named.Ports, port.Port)
-	}
-	s := resolve.Subject(r)
-	s.Network = network
-	all := slices.Concat(p.Evaluate(&named, s), refused, p.Evaluate(more, s))
-	count := policy.Usage{CDI: len(named.CDI), Sockets: len(named.NamedSockets)}
-	if d := p.evaluateLimits(s, count, policy.Usage{}); d.Outcome != Granted {
-		all = append(all, d)
-	}
-	return all, nil
-}
-
 // annotationQuery returns what a container's annotations name.
 func (p *Policy) annotationQuery(r *resolve.Request) (q Query, err error) {
 	wants, err := annotation.Parse(r.Annotations, r.Container)
@@ -179,19 +152,6 @@ func (p *Policy) annotationQuery(r *resolve.Request) (q Query, err error) {
 		}
 	}
 	return q, err
-}
-
-// evaluateLimits returns the decision about how much a container gets, beside what its pod's other containers have.
-func (p *Policy) evaluateLimits(s policy.Subject, count, others policy.Usage) Decision {
-	refusal, trial := p.Limit(s, count, others)
-	var l *policy.LimitError
-	switch {
-	case errors.As(refusal, &l):
-		return Decision{"limits", l.Field, Refused, l.Rule, l.Error()}
-	case errors.As(trial, &l):
-		return Decision{"limits", l.Field, Audited, l.Rule, l.Error()}
-	}
-	return Decision{Kind: "limits", Name: "what the container gets", Outcome: Granted}
 }
 
 // socketPath returns the path of a socket as on a host whose /var/run is a symlink to /run, as on most: what a rule denies

@@ -19,7 +19,8 @@ const policyCheckLong = `check asks the policy about the CDI devices, named sock
 annotations name, and compares their number with the limits. It reads nothing of the
 node but its configuration, so that a manifest can be checked anywhere; explain
 does the rest on the node. If FILE holds the NetworkAttachmentDefinitions of the
-pod's networks, check also asks about the ports that they name.
+pod's networks, check also asks about the ports that they name. policy test finds the
+same for a manifest.
 
 FILE holds Pods, workloads (each pod template is checked), Lists of them, or
 several of these as YAML documents; - is standard input. Of a directory, every
@@ -137,7 +138,7 @@ func (q *policyCheck) checkQuery(cmd *cobra.Command, env Env, out output, p *pol
 	if len(q.files) == 0 {
 		q.subject.Namespace, q.subject.Container = q.namespace, q.container
 		name := (&resolve.Request{Namespace: q.namespace, Container: q.container}).Name()
-		all = append(all, containerDecisions{Container: name, title: q.title(), Decisions: p.Evaluate(&q.query, q.subject)})
+		all = append(all, containerDecisions{Container: name, title: q.title(), Decisions: p.EvaluateSubject(q.subject, policyeval.PodQuery{More: q.query})})
 	} else {
 		if err := q.readPods(cmd, env); err != nil {
 			return err
@@ -169,16 +170,13 @@ func (q *policyCheck) title() string {
 func (q *policyCheck) checkPod(env Env, p *policyeval.Policy, pod *manifest.Pod) []containerDecisions {
 	warnings := printWarnings(env, p.Config, pod)
 	var all []containerDecisions
-	for _, r := range pod.Requests("", q.container) {
-		c := containerDecisions{Container: r.Name()}
-		var err error
-		if c.Decisions, err = p.EvaluateContainer(r, q.subject.Network, q.Ports(r, p.Config), &q.query); err != nil {
-			c.Error, c.Decisions = diag.ErrorText(err), []policyeval.Decision{}
+	query := policyeval.PodQuery{Container: q.container, Network: q.subject.Network, More: q.query}
+	for _, evaluated := range p.EvaluatePod(&q.Objects, pod, query) {
+		c := containerDecisions{Container: evaluated.Container, Decisions: evaluated.Decisions}
+		if evaluated.Err != nil {
+			c.Error = diag.ErrorText(evaluated.Err)
 		}
 		all = append(all, c)
-	}
-	for _, m := range pod.MissingContainers(p.Config) {
-		all = append(all, containerDecisions{Container: m.Name, Error: m.Problem, Decisions: []policyeval.Decision{}})
 	}
 	for i := range all {
 		all[i].place, all[i].title, all[i].Warnings = placeOf(pod), "Container "+all[i].Container, warnings

@@ -38,8 +38,8 @@ func (d *decoder) readRule(at string, element *yaml.Node, r *policy.Rule) {
 		member{"allow", d.readAllow(&r.Allow)},
 		member{"deny", d.readAllow(&r.Deny)},
 		member{"limits", d.readSection(
-			member{"container", d.readLimit(&r.Limits.Container)},
-			member{"pod", d.readLimit(&r.Limits.Pod)},
+			member{"container", d.readSection(d.limitMembers(&r.Limits.Container)...)},
+			member{"pod", d.readSection(append(d.limitMembers(&r.Limits.Pod), member{"ports", d.readLimit(&r.Limits.Pod.Ports)})...)},
 		)},
 	)
 	if ok {
@@ -83,12 +83,16 @@ func (d *decoder) readMountRule(at string, element *yaml.Node, m *policy.Mount) 
 	}
 }
 
-func (d *decoder) readLimit(into *policy.Limit) reader {
-	number := func(into *int) reader { return d.readNumber(into, 1, policy.MaxLimit, "; to allow none, use deny") }
-	return d.readSection(
-		member{"cdi", number(&into.CDI)}, member{"devices", number(&into.Devices)}, member{"sockets", number(&into.Sockets)},
-		member{"mounts", number(&into.Mounts)}, member{"hooks", number(&into.Hooks)},
-	)
+// limitMembers returns the keys that the limits of containers and of pods have in common.
+func (d *decoder) limitMembers(into *policy.Limit) []member {
+	return []member{
+		{"cdi", d.readLimit(&into.CDI)}, {"devices", d.readLimit(&into.Devices)}, {"sockets", d.readLimit(&into.Sockets)},
+		{"mounts", d.readLimit(&into.Mounts)}, {"hooks", d.readLimit(&into.Hooks)},
+	}
+}
+
+func (d *decoder) readLimit(into *int) reader {
+	return d.readNumber(into, 1, policy.MaxLimit, "; to allow none, use deny")
 }
 
 // readNumber decodes a whole number. hint ends the rule in the fault of another value.

@@ -21,8 +21,9 @@ type Limits struct {
 // Limit is a number of each kind; 0 is no limit.
 type Limit struct {
 	// CDI counts CDI devices and Sockets counts sockets. Devices, Mounts and Hooks count edits,
-	// including those of CDI devices.
-	CDI, Devices, Sockets, Mounts, Hooks int
+	// including those of CDI devices. Ports counts ports of vswitches, which belong to a pod: a container has no limit
+	// of them.
+	CDI, Devices, Sockets, Mounts, Hooks, Ports int
 }
 
 // Usage is how much a container or a pod has, or will get.
@@ -30,7 +31,8 @@ type Usage Limit
 
 // Add returns the sum.
 func (u Usage) Add(v Usage) Usage {
-	return Usage{CDI: u.CDI + v.CDI, Devices: u.Devices + v.Devices, Sockets: u.Sockets + v.Sockets, Mounts: u.Mounts + v.Mounts, Hooks: u.Hooks + v.Hooks}
+	return Usage{CDI: u.CDI + v.CDI, Devices: u.Devices + v.Devices, Sockets: u.Sockets + v.Sockets, Mounts: u.Mounts + v.Mounts,
+		Hooks: u.Hooks + v.Hooks, Ports: u.Ports + v.Ports}
 }
 
 // MaxLimit is the largest limit, far more than any container has.
@@ -42,15 +44,18 @@ type limitField struct {
 	usage int
 }
 
-func (l *Limit) fields(u Usage) [5]limitField {
-	return [5]limitField{
+func (l *Limit) fields(u Usage) [6]limitField {
+	return [6]limitField{
 		{kindCDI, l.CDI, u.CDI}, {kindDevice, l.Devices, u.Devices}, {kindSocket, l.Sockets, u.Sockets},
-		{kindMount, l.Mounts, u.Mounts}, {kindHook, l.Hooks, u.Hooks},
+		{kindMount, l.Mounts, u.Mounts}, {kindHook, l.Hooks, u.Hooks}, {kindPort, l.Ports, u.Ports},
 	}
 }
 
 // findFault returns the first limit that is out of range.
 func (l *Limits) findFault() (field, found, rule string) {
+	if n := l.Container.Ports; n != 0 {
+		return "limits.container.ports", strconv.Itoa(n), "ports belong to the pod; set limits.pod.ports"
+	}
 	for _, part := range []struct {
 		name  string
 		limit *Limit
@@ -115,6 +120,18 @@ func (p *Policy) Limit(s Subject, container, others Usage) (refused, audited err
 		}
 	}
 	return nil, audited
+}
+
+// LimitPorts compares the ports of a pod that is to get one more with the limits of every rule for it, as Limit does.
+// Ports are created before containers, so only the subject's namespace and pod are known, whatever else s has.
+func (p *Policy) LimitPorts(s Subject, others int) (refused, audited error) {
+	return p.Limit(portSubject(s), Usage{Ports: 1}, Usage{Ports: others})
+}
+
+// HasPortLimits reports whether some rule limits the ports of the subject's pod.
+func (p *Policy) HasPortLimits(s Subject) bool {
+	s = portSubject(s)
+	return p != nil && slices.ContainsFunc(p.rules, func(r *rule) bool { return r.limits.Pod.Ports > 0 && r.restricts(&s) })
 }
 
 // exceeded returns the rule's first limit that would be exceeded. A pod's limit does not apply to a

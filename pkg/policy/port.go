@@ -56,8 +56,13 @@ type PortPattern struct {
 // Port decides on a port of a vswitch. Ports are created before containers, so only the subject's namespace and
 // pod are known, whatever else s has. The error is a *RefusedError.
 func (p *Policy) Port(s Subject, port Port) (Grant, error) {
-	s = Subject{Namespace: s.Namespace, Pod: s.Pod, LabelsUnknown: true, HandlerUnknown: true}
+	s = portSubject(s)
 	return p.decide(&s, &item{kind: kindPort, name: port.Switch + "/" + port.Bridge, vlan: port.VLAN})
+}
+
+// portSubject returns what is known of a pod when its ports are created.
+func portSubject(s Subject) Subject {
+	return Subject{Namespace: s.Namespace, Pod: s.Pod, LabelsUnknown: true, HandlerUnknown: true, Explanations: s.Explanations}
 }
 
 // isValidPort reports whether a name is one switch and at most one bridge. A name with more parts could match

@@ -158,3 +158,40 @@ func TestPortPatternsAreChecked(t *testing.T) {
 		}
 	}
 }
+
+// A rule that selects by labels limits the ports of every pod in its namespaces: labels are unknown when a port is created.
+func TestPortsOfPodAreLimited(t *testing.T) {
+	quota := Limits{Pod: Limit{Ports: 2}}
+	for name, tc := range map[string]struct {
+		rule    Rule
+		mode    Mode
+		subject Subject
+		others  int
+		refused string
+		audited bool
+	}{
+		"one more":         {Rule{For: everybody, Limits: quota}, Enforce, Subject{Namespace: "a"}, 1, "", false},
+		"too many":         {Rule{For: everybody, Limits: quota}, Enforce, Subject{Namespace: "a"}, 2, `deny 3 ports in one pod: rule "r" has limits.pod.ports: 2; ask for fewer, or raise it in FILE`, false},
+		"other namespace":  {Rule{For: Subjects{Namespaces: []string{"b"}}, Limits: quota}, Enforce, Subject{Namespace: "a"}, 9, "", false},
+		"labels":           {Rule{For: Subjects{PodLabels: map[string]string{"tier": "gold"}}, Limits: quota}, Enforce, Subject{Namespace: "a", Labels: map[string]string{"tier": "iron"}}, 2, "the labels of the pod are unknown here", false},
+		"audit mode":       {Rule{For: everybody, Limits: quota}, Audit, Subject{Namespace: "a"}, 2, "", true},
+		"of other kinds":   {Rule{For: everybody, Limits: Limits{Pod: Limit{Sockets: 1}}}, Enforce, Subject{Namespace: "a"}, 9, "", false},
+		"audit-only rules": {Rule{For: everybody, Mode: Audit, Limits: quota}, Enforce, Subject{Namespace: "a"}, 2, "", true},
+	} {
+		tc.rule.Name = "r"
+		p, err := New("FILE", tc.mode, []Rule{tc.rule})
+		if err != nil {
+			t.Fatal(err)
+		}
+		refused, audited := p.LimitPorts(tc.subject, tc.others)
+		if (refused == nil) != (tc.refused == "") || !strings.Contains(text(refused), tc.refused) || (audited != nil) != tc.audited {
+			t.Errorf("%s: refused %v, audited %v, want %q, %v", name, refused, audited, tc.refused, tc.audited)
+		}
+		if got, want := p.HasPortLimits(tc.subject), tc.rule.Limits == quota && name != "other namespace"; got != want {
+			t.Errorf("%s: HasPortLimits is %v, want %v", name, got, want)
+		}
+	}
+	if _, err := New("FILE", Enforce, []Rule{{Name: "r", For: everybody, Limits: Limits{Container: Limit{Ports: 1}}}}); err == nil || !strings.Contains(err.Error(), "limits.pod.ports") {
+		t.Errorf("a limit of a container's ports: %v", err)
+	}
+}

@@ -71,7 +71,7 @@ var leaves = map[string][]string{
 	"pkg/vswitch":            nil,
 	"internal/manifest":      {"pkg/annotation", "pkg/attachment", "pkg/cni", "pkg/config", "pkg/edits", "pkg/policy", "pkg/resolve"},
 	"internal/explain": {"internal/cdiedits", "internal/devicemetadata", "internal/manifest", "pkg/annotation", "pkg/apply/nri/capability", "pkg/attachment",
-		"pkg/cdiregistry", "pkg/config", "pkg/deviceinfo", "pkg/edits", "pkg/hooksd", "pkg/podresources", "pkg/resolve", "pkg/staging"},
+		"pkg/cdiregistry", "pkg/config", "pkg/deviceinfo", "pkg/edits", "pkg/hooksd", "pkg/podresources", "pkg/policy", "pkg/resolve", "pkg/staging"},
 	"internal/policyeval":    {"internal/manifest", "internal/status", "pkg/annotation", "pkg/config", "pkg/policy", "pkg/resolve"},
 	"pkg/vswitch/grout":      {"pkg/vswitch"},
 	"internal/portreconcile": {"internal/cnirecord", "internal/status", "pkg/vswitch"},
