@@ -20,12 +20,13 @@ import (
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
-func (p *Plugin) writeAudit(event string, err error, record status.Container) {
+// writeAudit adds a line to the audit file. repeats is how often the same refusal came since its last line.
+func (p *Plugin) writeAudit(event string, err error, record status.Container, repeats int) {
 	file := p.servers.audit.Load()
 	if file == nil {
 		return
 	}
-	line := &auditLine{Time: record.Since.Format(time.RFC3339Nano), Event: event, Container: record}
+	line := &auditLine{Time: record.Since.Format(time.RFC3339Nano), Event: event, Repeats: repeats, Container: record}
 	if err != nil {
 		line.Error = diag.ErrorText(err)
 	}
@@ -37,6 +38,8 @@ type auditLine struct {
 	Time  string `json:"time"`  // RFC 3339, in UTC
 	Event string `json:"event"` // injected, refused or skipped
 	Error string `json:"error,omitempty"`
+	// Repeats is how often the container was refused for the same reason since the last line; 0 for the first.
+	Repeats int `json:"repeats,omitempty"`
 	status.Container
 }
 

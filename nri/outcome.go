@@ -38,7 +38,7 @@ func (p *Plugin) reportCreated(pod *api.PodSandbox, c *api.Container, plan *reso
 	}
 	logPlan(p.containerLog(pod, c), plan.Items)
 	if event != "" {
-		p.writeAudit(event, nil, record)
+		p.writeAudit(event, nil, record, 0)
 	}
 }
 
@@ -64,8 +64,7 @@ func (p *Plugin) reportRefused(pod *api.PodSandbox, c *api.Container, err error)
 	for range problems {
 		p.counters.CountRequest(telemetry.SourceContainer, telemetry.Failed)
 	}
-	p.containerLog(pod, c).WithError(withoutContainer(err)).Error("container refused")
-	p.writeAudit(eventRefused, withoutContainer(err), p.containerRecord(pod, c, items, nil))
+	p.logRefusal(pod, c, withoutContainer(err), "container refused", p.containerRecord(pod, c, items, nil))
 }
 
 // withoutContainer returns the error without the name of the container, which log and audit

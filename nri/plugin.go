@@ -66,6 +66,7 @@ type Plugin struct {
 	state      stateDir       // the state directory on the host
 	ports      vswitchPorts   // of living pods, on the vswitches
 	servers    *servers       // metrics, health and status
+	refusals   refusalThrottle
 }
 
 // containerState is what the plugin knows of the node's containers.
@@ -143,6 +144,7 @@ func (p *Plugin) Close() error {
 		closeWithin(func() error { p.tasks.Wait(); return nil }),
 		closeWithin(func() error { p.writeRecords(); return nil }),
 		closeWithin(func() error { return errors.Join(p.config.closeEngines(), p.state.closeStores()) }))
+	p.refusals.close()
 	p.servers.closeAll()
 	return err
 }

@@ -119,8 +119,7 @@ func (v *validation) checkAdjustment() error {
 		}
 	}
 	err := errors.Join(errs...)
-	v.p.containerLog(pod, c).WithError(err).Error("container refused for what another plugin injects")
-	v.p.writeAudit(eventRefused, err, v.p.containerRecord(pod, c, nil, nil))
+	v.p.logRefusal(pod, c, err, "container refused for what another plugin injects", v.p.containerRecord(pod, c, nil, nil))
 	return err
 }
 
