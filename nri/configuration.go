@@ -155,17 +155,29 @@ func (p *Plugin) retireCore(old *core) {
 	defer c.mu.Unlock()
 	c.retired = append(c.retired, old)
 	if len(c.retired) > maxRetired {
-		go p.closeRetired(c.retired[0])
+		first := c.retired[0]
+		c.retired = slices.Delete(c.retired, 0, 1)
+		go p.closeCore(first)
 	}
-	time.AfterFunc(retireAfter, func() { p.closeRetired(old) })
+	time.AfterFunc(retireAfter, func() {
+		if c.takeRetired(old) {
+			p.closeCore(old)
+		}
+	})
 }
 
-// closeRetired closes an earlier configuration, unless it is closed already.
-func (p *Plugin) closeRetired(old *core) {
-	c := &p.config
+// takeRetired removes an earlier configuration from the list. It returns false if another call did.
+func (c *configuration) takeRetired(old *core) bool {
 	c.mu.Lock()
-	c.retired = slices.DeleteFunc(c.retired, func(one *core) bool { return one == old })
-	c.mu.Unlock()
+	defer c.mu.Unlock()
+	i := slices.Index(c.retired, old)
+	if i >= 0 {
+		c.retired = slices.Delete(c.retired, i, i+1)
+	}
+	return i >= 0
+}
+
+func (p *Plugin) closeCore(old *core) {
 	if err := old.engine.Close(); err != nil {
 		p.log.WithError(err).Warn("cannot close the watches of the earlier configuration")
 	}

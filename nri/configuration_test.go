@@ -4,6 +4,7 @@ package nri
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/jackfield/jackfield/internal/busytest"
 	"github.com/jackfield/jackfield/internal/dircheck"
+	"github.com/jackfield/jackfield/internal/telemetry"
 	"github.com/jackfield/jackfield/pkg/config"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
@@ -385,5 +387,34 @@ func TestRejectedReloadKeepsCheckedDirectories(t *testing.T) {
 	}
 	if after := h.p.config.dirs.Directories(); !slices.Equal(paths(after), paths(before)) {
 		t.Errorf("checked are %q, were %q", paths(after), paths(before))
+	}
+}
+
+// Reloads in one moment keep no more earlier configurations open than the bound.
+func TestRetiredConfigurationsAreBoundedAtOnce(t *testing.T) {
+	h := newReloadHost(t, granting, false)
+	for range 2 * maxRetired {
+		check(t, h.p.applyConfig(h.p.config.core.Load().cfg))
+		h.p.config.mu.Lock()
+		n := len(h.p.config.retired)
+		h.p.config.mu.Unlock()
+		if n > maxRetired {
+			t.Fatalf("%d earlier configurations are open, want at most %d", n, maxRetired)
+		}
+	}
+}
+
+// A refusal that comes when the time is up is the reason, and not an unresponsive file system.
+func TestRefusalInLastMomentIsTheReason(t *testing.T) {
+	h := newReloadHost(t, granting, false)
+	for want, isTimedOut := range map[error]bool{errdefs.ErrPermissionDenied: false, context.Canceled: true} {
+		ctx, cancel := context.WithCancel(t.Context())
+		_, err := runOrHandOver(ctx, h.p, telemetry.CreateContainer, nil, func(context.Context) (int, error) {
+			cancel()
+			return 0, want
+		}, func(int) {})
+		if isTimeout(err) != isTimedOut || !isTimedOut && !errors.Is(err, want) {
+			t.Errorf("%v is reported as %v", want, err)
+		}
 	}
 }

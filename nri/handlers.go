@@ -206,7 +206,8 @@ func runOrHandOver[T any](ctx context.Context, p *Plugin, h telemetry.Handler, p
 		defer p.recoverPanic(&err, pod)
 		late(result)
 	})
-	if err != nil && ctx.Err() != nil {
+	// A refusal that comes in the last moment is still the reason.
+	if err != nil && ctx.Err() != nil && isTransient(err) {
 		err = deadline.ErrTimeout
 	}
 	if isTimeout(err) {

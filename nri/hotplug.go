@@ -60,6 +60,8 @@ const (
 	hotplugSettle = 5 * time.Millisecond
 	// hotplugTimeout bounds the update of one container, which may query the kubelet.
 	hotplugTimeout = 10 * time.Second
+	// maxUpdates is how many containers are updated at the same time.
+	maxUpdates = 16
 )
 
 func newHotplug(p *Plugin) *hotplug {
@@ -174,11 +176,25 @@ func (h *hotplug) updateDirty() {
 			watch.Stop()
 		}
 	}
-	for _, c := range dirty {
+	updateAll(dirty, func(c *container) {
 		if h.p.closing.Err() == nil {
 			h.updateContainer(c.running, c.pod, h.p.containerLog(c.pod, c.c))
 		}
+	})
+}
+
+// updateAll updates several containers at a time: each may wait for a kubelet that hangs.
+func updateAll(dirty []*container, update func(*container)) {
+	var updates sync.WaitGroup
+	free := make(chan struct{}, maxUpdates)
+	for _, c := range dirty {
+		free <- struct{}{}
+		updates.Go(func() {
+			defer func() { <-free }()
+			update(c)
+		})
 	}
+	updates.Wait()
 }
 
 // takeRunning returns the containers to update, in order, and those that have ended.
@@ -241,6 +257,10 @@ func (h *hotplug) updateContainer(c *runningContainer, pod *api.PodSandbox, log 
 	if err != nil {
 		h.p.counters.StagingFailed.Add(1)
 		failed, transient = append(failed, err), true
+	}
+	if len(plan.Unchecked) > 0 {
+		// A source that could not be read may have more. No event comes when it can be read again.
+		failed, transient = append(failed, plan.Unchecked...), true
 	}
 	if len(failed) > 0 {
 		h.reportIncomplete(log, c, transient, firstOf(failed))

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -285,4 +286,42 @@ func TestNetworkThatComesDuringCreationIsDelivered(t *testing.T) {
 	h.p.recordCreation(made)
 	h.c = late
 	h.wantInterfaces("the late container", "net1 net2")
+}
+
+// A network whose name could only be guessed, because Multus' record could not be read, is delivered when the
+// record can be read again. There is no event then.
+func TestNetworkOfUnreadableRecordIsDeliveredLater(t *testing.T) {
+	h := newRunningHost(t, fmt.Sprintf(runningConfig, `{name: r, for: {namespaces: [ns]}, allow: {sockets: ["/run/vsw/**"], networks: [ns/one, ns/two]}}`))
+	h.listen("run/vsw/1/s")
+	h.listen("run/vsw/2/s")
+	record := filepath.Join(h.root, "var/lib/cni/multus", h.pod.Id)
+	check(t, os.MkdirAll(filepath.Dir(record), 0o755))
+	first := `{"Name":"ns/one","ifnameRequest":"net1"}`
+	check(t, os.WriteFile(record, []byte("["+first+"]"), 0o600))
+	h.writeInfo("net1", "client", "/run/vsw/1/s")
+	h.create()
+	h.wantInterfaces("at its creation", "net1")
+	check(t, os.Remove(record))
+	check(t, os.Mkdir(record, 0o755))
+	h.writeInfo("net2", "client", "/run/vsw/2/s")
+	h.waitForStatus("an update that could not read everything", func(ConfigStatus) bool { return h.updateFault() != "" })
+	check(t, os.Remove(record))
+	check(t, os.WriteFile(record, []byte("["+first+`,{"Name":"ns/two","ifnameRequest":"net2"}]`), 0o600))
+	h.wantInterfaces("when the record can be read", "net1 net2")
+}
+
+// Containers are updated at the same time, so that one whose update waits delays no other.
+func TestContainersAreUpdatedAtTheSameTime(t *testing.T) {
+	var others sync.WaitGroup
+	others.Add(2)
+	both := make(chan struct{})
+	go func() { others.Wait(); close(both) }()
+	updateAll([]*container{{}, {}}, func(*container) {
+		others.Done()
+		select {
+		case <-both:
+		case <-time.After(busytest.Hangs):
+			t.Error("an update waits for another one")
+		}
+	})
 }

@@ -44,6 +44,8 @@ type Checker struct {
 	report func(Directory, time.Duration)
 	quit   chan struct{}
 
+	reporting sync.Mutex // locked before mu, during a change and its report: reports come in the order of changes
+
 	mu      sync.Mutex
 	current []*checked          // in the order of Replace
 	byPath  map[string]*checked // earlier ones, too: a check of them may be under way
@@ -113,6 +115,8 @@ func (c *Checker) checkAll() {
 }
 
 func (c *Checker) markUnresponsive(d *checked, began time.Time) {
+	c.reporting.Lock()
+	defer c.reporting.Unlock()
 	c.mu.Lock()
 	fresh := d.checking && d.Since.IsZero()
 	if fresh {
@@ -126,6 +130,8 @@ func (c *Checker) markUnresponsive(d *checked, began time.Time) {
 }
 
 func (c *Checker) markResponsive(d *checked) {
+	c.reporting.Lock()
+	defer c.reporting.Unlock()
 	c.mu.Lock()
 	since := d.Since
 	d.checking, d.Since = false, time.Time{}

@@ -65,3 +65,40 @@ func TestDirectoryIsUnresponsiveWhileItsCheckHangs(t *testing.T) {
 		t.Errorf("reported %+v, then %v, %q", got, c.Check("/hangs"), c.Faults())
 	}
 }
+
+// A directory that answers is reported after the report that it was unresponsive, also if that one is slow.
+func TestReportsComeInOrder(t *testing.T) {
+	host, err := hostfs.New(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	reports, answered := make(chan bool, 2), make(chan struct{})
+	c := New(host, func(d Directory, _ time.Duration) {
+		if up := d.Since.IsZero(); up {
+			reports <- up
+			close(answered)
+			return
+		}
+		select { // as if the log were slow
+		case <-answered:
+		case <-time.After(50 * time.Millisecond):
+		}
+		reports <- false
+	})
+	defer c.Close()
+	d := &checked{checking: true}
+	began := make(chan struct{})
+	go func() { close(began); c.markUnresponsive(d, time.Now()) }()
+	<-began
+	if !busytest.Until(func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return !d.Since.IsZero()
+	}) {
+		t.Fatal("the directory is not marked")
+	}
+	c.markResponsive(d)
+	if first, second := <-reports, <-reports; first || !second {
+		t.Errorf("reported %v, %v: it answers again before it is unresponsive", first, second)
+	}
+}

@@ -24,7 +24,7 @@ type Counters struct {
 	Connections   atomic.Uint64 // registrations with a runtime
 	Rebinds       atomic.Uint64 // sockets bound again in a running container's staging directory
 	HotPlugs      atomic.Uint64 // running containers whose networks changed
-	StagingFailed atomic.Uint64 // failures to update the sockets of running containers
+	StagingFailed atomic.Uint64 // failures to watch or update the sockets and networks of running containers
 	CleanupFailed atomic.Uint64 // removals that left something behind
 	StatusFailed  atomic.Uint64 // container records that could not be written or read
 	Panics        atomic.Uint64 // panics that were recovered

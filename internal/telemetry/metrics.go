@@ -194,7 +194,7 @@ func stagingMetrics(c *Counters, s *Sample) []metric {
 		{Family{"jackfield_staging_mode", gauge, "How sockets are delivered: 1 for the mode in force. In mode directory a running container loses a socket whose directory is re-created, and gets no new networks."}, []string{"mode"}, stagingModes(s.Node.Staging)},
 		{Family{"jackfield_staging_containers", gauge, "Containers that have a staging directory."}, nil, one(s.Staged)},
 		{Family{"jackfield_staging_sockets", gauge, "Host sockets that are bound in staging directories."}, nil, one(s.Sockets)},
-		{Family{"jackfield_staging_failures_total", counter, "Failures to update the sockets of running containers."}, nil, one(c.StagingFailed.Load())},
+		{Family{"jackfield_staging_failures_total", counter, "Failures to watch or update the sockets and networks of running containers."}, nil, one(c.StagingFailed.Load())},
 		{Family{"jackfield_hotplugs_total", counter, "Updates of running containers whose networks changed."}, nil, one(c.HotPlugs.Load())},
 		{Family{"jackfield_status_containers", gauge, "Running containers that have something injected."}, nil, one(len(s.Node.Containers))},
 		{Family{"jackfield_containers_missed", gauge, "Running containers that lack what they requested, because they were created while the plugin was not connected."}, nil, one(len(s.Node.Missed))},

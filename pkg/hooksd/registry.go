@@ -106,7 +106,7 @@ func (r *Registry) readDirectory(dir string) (files []*hookFile, fault *diag.Dia
 	}
 	names, err := r.listHookFiles(dir)
 	if err != nil {
-		fault = &diag.Diagnostic{File: dir, Rule: diag.ErrorText(err), Kind: errdefs.ErrResourceExhausted}
+		fault = listFault(dir, err)
 	}
 	for _, name := range names {
 		if e := r.loadFile(int(f.Fd()), path.Join(dir, name)); e != nil {
@@ -114,6 +114,15 @@ func (r *Registry) readDirectory(dir string) (files []*hookFile, fault *diag.Dia
 		}
 	}
 	return files, fault
+}
+
+// listFault returns the fault of a directory that cannot be listed.
+func listFault(dir string, err error) *diag.Diagnostic {
+	var kind error = errdefs.ErrUnavailable
+	if errdefs.IsResourceExhausted(err) {
+		kind = errdefs.ErrResourceExhausted
+	}
+	return &diag.Diagnostic{File: dir, Rule: diag.ErrorText(err), Kind: kind}
 }
 
 // ValidateFile reads one file, a host path, as a Registry of its directory does, and returns its faults. With

@@ -353,3 +353,13 @@ func TestDirectoryOfManyFiles(t *testing.T) {
 		t.Errorf("%v is not errdefs.ErrResourceExhausted", s.Problems[0])
 	}
 }
+
+// Only too many files are a limit. A directory that cannot be read is unavailable.
+func TestListFaultHasKindOfItsError(t *testing.T) {
+	tooMany := fmt.Errorf("more than 1: %w", errdefs.ErrResourceExhausted)
+	for err, want := range map[error]error{unix.EIO: errdefs.ErrUnavailable, tooMany: errdefs.ErrResourceExhausted} {
+		if got := listFault("/d", err).Kind; got != want {
+			t.Errorf("%v: kind %v, want %v", err, got, want)
+		}
+	}
+}
