@@ -11,6 +11,7 @@ import (
 
 	"github.com/containerd/errdefs"
 
+	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
@@ -44,14 +45,22 @@ func FilesIn(name string) ([]string, error) {
 // ReadInput reads a file of the caller, or standard input for "-". More than MaxSize is an error.
 func ReadInput(file string, stdin io.Reader) ([]byte, error) {
 	if file == "-" {
-		return hostfs.ReadAtMost(stdin, MaxSize)
+		return readManifest(stdin)
 	}
 	f, err := os.Open(file)
 	if err != nil {
 		return nil, hostfs.WithoutPath(err)
 	}
 	defer f.Close()
-	return hostfs.ReadAtMost(f, MaxSize)
+	return readManifest(f)
+}
+
+func readManifest(r io.Reader) ([]byte, error) {
+	data, err := hostfs.ReadAtMost(r, MaxSize)
+	if errdefs.IsInvalidArgument(err) {
+		return nil, errdefs.ErrInvalidArgument.WithMessage(diag.ErrorText(err) + ": split it into several files")
+	}
+	return data, err
 }
 
 // Read returns the objects of a manifest of the caller, or of standard input for "-", as Parse does.

@@ -17,10 +17,10 @@ import (
 
 // Limits on a manifest. The API server accepts a smaller size.
 const (
-	MaxSize      = 4 << 20 // bytes
-	maxDocuments = 1024    // YAML documents in it
-	maxPods      = 4096    // pods and pod templates in it
-	maxOthers    = 8       // other kinds that a message names
+	MaxSize      = 64 << 20 // bytes
+	maxDocuments = 1 << 16  // YAML documents in it
+	maxPods      = 4096     // pods and pod templates in it
+	maxOthers    = 8        // other kinds that a message names
 )
 
 // NoPodsError is a valid manifest without a pod. It may have other objects.
@@ -75,7 +75,7 @@ func Parse(file string, data []byte, namespace string) (Objects, error) {
 	o := Objects{Networks: map[string]Network{}, Claims: map[string]Claim{}, namespace: namespace}
 	docs, err := DecodeYAML(data)
 	if err == nil && len(docs) > maxDocuments {
-		err = fmt.Errorf("it holds more than %d documents", maxDocuments)
+		err = fmt.Errorf("it holds more than %d documents: split it into several files", maxDocuments)
 	}
 	if err == nil {
 		err = o.addAll(docs, "")

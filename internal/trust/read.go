@@ -23,8 +23,9 @@ type Reader struct {
 	TrustAnyone bool
 	// What names a file in messages, such as "a spec file".
 	What string
-	// MaxSize is the size of the largest file that is read, in bytes.
-	MaxSize int64
+	// MaxSize is the size of the largest file that is read, in bytes. TooLarge is the remedy for a larger one.
+	MaxSize  int64
+	TooLarge string
 }
 
 // File is a file of a directory, as far as it could be read.
@@ -86,7 +87,7 @@ func (r *Reader) ReadFile(dirfd int, file string) (*File, *diag.Diagnostic) {
 	f.Data, err = hostfs.ReadRegular(fd, r.MaxSize)
 	switch {
 	case errdefs.IsInvalidArgument(err):
-		return f, &diag.Diagnostic{Rule: diag.ErrorText(err)}
+		return f, &diag.Diagnostic{Rule: diag.ErrorText(err), Hint: r.TooLarge}
 	case err != nil:
 		return f, systemFault("read it", err)
 	}

@@ -125,7 +125,7 @@ func (v *Validator) checkFile(hostPath, name string, isNamed bool) File {
 	case st.Mode&unix.S_IFMT != unix.S_IFREG:
 		fault.Found, fault.Rule = "a "+hostfs.TypeName(st.Mode), "want a regular file"
 	case st.Size > maxSize:
-		fault.Found, fault.Rule = fmt.Sprintf("%d bytes", st.Size), fmt.Sprintf("want at most %d bytes", maxSize)
+		fault.Found, fault.Rule = fmt.Sprintf("%d bytes", st.Size), fmt.Sprintf("must have at most %d bytes: split it into several files", maxSize)
 	default:
 		data, err := v.host.ReadFile(hostPath, maxSize)
 		if err == nil {

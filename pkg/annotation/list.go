@@ -36,7 +36,7 @@ type item struct {
 // checkValue checks the limits of every value, and returns it trimmed.
 func checkValue(key, value string) (string, error) {
 	if len(value) > MaxValueBytes {
-		return "", &Error{Key: key, Rule: fmt.Sprintf("the value has %d bytes; at most %d are read", len(value), MaxValueBytes)}
+		return "", &Error{Key: key, Rule: fmt.Sprintf("the value has %d bytes; at most %d are read: remove comments and repeated items, or request all devices of a kind as vendor.com/class=all", len(value), MaxValueBytes)}
 	}
 	if !utf8.ValidString(value) {
 		return "", &Error{Key: key, Rule: "the value is not UTF-8"}
@@ -86,7 +86,7 @@ func splitCommas(key, value string) ([]item, error) {
 }
 
 func tooManyItems(key string, n int) error {
-	return &Error{Key: key, Rule: fmt.Sprintf("the list has %d items; at most %d are read", n, MaxItems)}
+	return &Error{Key: key, Rule: fmt.Sprintf("the list has %d items; at most %d are read: request all devices of a kind as vendor.com/class=all, or declare one device with the edits of several", n, MaxItems)}
 }
 
 // parseList reads the value as one YAML document that is a list, and returns its items.

@@ -173,7 +173,7 @@ func (s *deviceSet) addDevice(d Device) error {
 		return nil
 	}
 	if len(s.devices) == MaxItems {
-		return d.newError(fmt.Sprintf("more than %d devices are requested in all", MaxItems))
+		return d.newError(fmt.Sprintf("more than %d devices are requested in all: request all devices of a kind as vendor.com/class=all, or declare one device with the edits of several", MaxItems))
 	}
 	s.index[identity] = len(s.devices)
 	s.devices = append(s.devices, d)

@@ -20,8 +20,8 @@ const (
 
 	// Limits of a container's environment. Device plugins stay far below them.
 	maxInfo    = 256 << 10 // bytes of one PCIDEVICE_*_INFO
-	maxVarIDs  = 1024      // device IDs of one variable
-	maxIDs     = 4096      // device IDs of all variables
+	maxVarIDs  = 4096      // device IDs of one variable
+	maxIDs     = 16384     // device IDs of all variables
 	maxID      = 253       // bytes of one ID
 	maxEnvVars = 1024      // variables
 )
@@ -57,7 +57,7 @@ func parseEnvironment(env []string) (e environment, notes []string) {
 			continue
 		}
 		if len(values) >= maxEnvVars {
-			return nil, []string{fmt.Sprintf("the container's environment has more than %d variables %s*: all are ignored", maxEnvVars, envPrefix)}
+			return nil, []string{fmt.Sprintf("the container's environment has more than %d variables %s*, and all are ignored: request fewer resources", maxEnvVars, envPrefix)}
 		}
 		if values == nil {
 			values = map[string]string{}
@@ -94,7 +94,7 @@ func parseEnvironment(env []string) (e environment, notes []string) {
 		byKey[base] = v
 	}
 	if count > maxIDs {
-		return nil, []string{fmt.Sprintf("the variables %s* of the container's environment have more than %d device IDs: all are ignored", envPrefix, maxIDs)}
+		return nil, []string{fmt.Sprintf("the variables %s* of the container's environment have more than %d device IDs, and all are ignored: request fewer devices of the resource", envPrefix, maxIDs)}
 	}
 	for _, key := range slices.Sorted(maps.Keys(byKey)) {
 		v := byKey[key]
@@ -110,7 +110,7 @@ func parseEnvironment(env []string) (e environment, notes []string) {
 
 func parseIDs(value string) ([]string, error) {
 	if strings.Count(value, ",") >= maxVarIDs {
-		return nil, fmt.Errorf("it has more than %d device IDs: %w", maxVarIDs, errdefs.ErrInvalidArgument)
+		return nil, fmt.Errorf("it has more than %d device IDs; request fewer devices of the resource: %w", maxVarIDs, errdefs.ErrInvalidArgument)
 	}
 	var ids []string
 	for id := range strings.SplitSeq(value, ",") {
@@ -153,7 +153,7 @@ func parseDeviceEnv(value string) (map[string]deviceEnv, error) {
 		return nil, err
 	}
 	if len(devices) > maxVarIDs {
-		return nil, fmt.Errorf("it has more than %d device IDs: %w", maxVarIDs, errdefs.ErrInvalidArgument)
+		return nil, fmt.Errorf("it has more than %d device IDs; request fewer devices of the resource: %w", maxVarIDs, errdefs.ErrInvalidArgument)
 	}
 	all := map[string]deviceEnv{}
 	for _, id := range slices.Sorted(maps.Keys(devices)) {

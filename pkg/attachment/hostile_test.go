@@ -201,8 +201,11 @@ func TestManyVariablesAndFilesAreCheap(t *testing.T) {
 		t.Errorf("got %+v", a)
 	}
 	// More variables than the limit are ignored.
-	e, notes := parseEnvironment(append(env, "PCIDEVICE_D="+list))
-	if len(e) != 0 || len(notes) != 1 || !strings.Contains(notes[0], "more than 4096 device IDs") {
+	for i := range 13 {
+		env = append(env, fmt.Sprintf("PCIDEVICE_X%d=%s", i, list))
+	}
+	e, notes := parseEnvironment(env)
+	if len(e) != 0 || len(notes) != 1 || !strings.Contains(notes[0], "more than 16384 device IDs") {
 		t.Errorf("parsed %d variables, notes %q", len(e), notes)
 	}
 }

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	maxAnnotation = 64 << 10 // bytes of the networks annotation
-	maxSelections = 256      // networks in it
+	maxAnnotation = 256 << 10 // bytes of the networks annotation
+	maxSelections = 256       // networks in it
 )
 
 // selection is one network of the annotation, with the interface that it requests. The rest
@@ -32,7 +32,7 @@ type selection struct {
 // specification, §4.1), in its order.
 func parseNetworks(value, podNamespace string) ([]selection, error) {
 	if len(value) > maxAnnotation {
-		return nil, fmt.Errorf("annotation %s has %d bytes, more than %d: %w", NetworksAnnotation, len(value), maxAnnotation, errdefs.ErrInvalidArgument)
+		return nil, fmt.Errorf("annotation %s has %d bytes, more than the %d that Kubernetes allows for all annotations: %w", NetworksAnnotation, len(value), maxAnnotation, errdefs.ErrInvalidArgument)
 	}
 	var list []selection
 	var err error
@@ -42,7 +42,7 @@ func parseNetworks(value, podNamespace string) ([]selection, error) {
 		list = splitNetworks(value)
 	}
 	if len(list) > maxSelections {
-		err = fmt.Errorf("more than %d networks: %w", maxSelections, errdefs.ErrInvalidArgument)
+		err = fmt.Errorf("more than %d networks; request fewer: %w", maxSelections, errdefs.ErrInvalidArgument)
 	}
 	for i := 0; err == nil && i < len(list); i++ {
 		err = list[i].complete(podNamespace)

@@ -10,8 +10,9 @@ import (
 	"github.com/containerd/errdefs"
 )
 
-// DefaultMaxFileSize is the largest spec file that is read, in bytes.
-const DefaultMaxFileSize = 1 << 20
+// DefaultMaxFileSize is the largest spec file that is read, in bytes. The largest known files have a device for each of
+// 65,536 IMEX channels, 27 MiB. The CDI libraries have no limit.
+const DefaultMaxFileSize = 32 << 20
 
 // Options change how a registry reads. The zero value is what a node wants.
 type Options struct {

@@ -44,7 +44,8 @@ func New(host hostfs.Root, dirs []string, opts Options) (*Registry, error) {
 	}
 	opts.Extensions = slices.Clone(opts.Extensions)
 	r := &Registry{host: host, opts: opts, watch: &fswatch.Queue{}, current: &Snapshot{list: lister{host, opts.Extensions}}}
-	r.files = trust.Reader{Host: host, Options: trust.Options{UnmappedOwner: true}, TrustAnyone: opts.TrustAnyone, What: "a spec file", MaxSize: DefaultMaxFileSize}
+	r.files = trust.Reader{Host: host, Options: trust.Options{UnmappedOwner: true}, TrustAnyone: opts.TrustAnyone, What: "a spec file", MaxSize: DefaultMaxFileSize,
+		TooLarge: "split it: several files can declare devices of one kind"}
 	for i, d := range dirs {
 		if !path.IsAbs(d) {
 			return nil, fmt.Errorf("open CDI spec directory %q: the path must be absolute: %w", d, errdefs.ErrInvalidArgument)

@@ -307,3 +307,23 @@ func TestClosedRegistryKeepsLastSnapshot(t *testing.T) {
 	e.wantDevice("a", "a")
 	e.wantDevice("b", "")
 }
+
+// TestLargeFileIsRead has a device for each of 4,000 channels and one for all of them, as nvidia-ctk writes for IMEX.
+func TestLargeFileIsRead(t *testing.T) {
+	e := newEnv(t, mode{})
+	var devices []string
+	node := func(i int) string {
+		return fmt.Sprintf(`{"path":"/dev/nvidia-caps-imex-channels/channel%d","type":"c","major":240,"minor":%d}`, i, i)
+	}
+	var all []string
+	for i := range 4000 {
+		all = append(all, node(i))
+		devices = append(devices, fmt.Sprintf(`{"name":"%d","containerEdits":{"deviceNodes":[%s]}}`, i, node(i))+strings.Repeat(" ", 200))
+	}
+	devices = append(devices, `{"name":"all","containerEdits":{"deviceNodes":[`+strings.Join(all, ",")+`]}}`)
+	e.renameIntoPlace("/etc/cdi/imex.json", `{"cdiVersion":"0.5.0","kind":"v.com/imex","devices":[`+strings.Join(devices, ",")+`]}`)
+	d, err := e.r.Snapshot().Device("v.com/imex=all")
+	if err != nil || len(d.Edits.DeviceNodes) != 4000 {
+		t.Errorf("%v, %v", d, err)
+	}
+}

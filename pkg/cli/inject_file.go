@@ -19,7 +19,7 @@ import (
 )
 
 // maxSpec is the largest config.json that is read, in bytes. Those of Kubernetes have about 20,000.
-const maxSpec = 4 << 20
+const maxSpec = 64 << 20
 
 // configName is the name of a bundle's spec.
 const configName = "config.json"

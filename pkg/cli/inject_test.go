@@ -138,11 +138,11 @@ func TestInjectReplacesFileAtomically(t *testing.T) {
 func TestInjectBoundsInput(t *testing.T) {
 	in := newInjector(t)
 	in.stdin = smallSpec + strings.Repeat(" ", maxSpec)
-	if code := in.run("--spec", "-", "--cdi-device", "v.com/c=a"); code != ExitError || !strings.Contains(in.stderr.String(), "more than the 4194304 bytes allowed") || in.stdout.Len() > 0 {
+	if code := in.run("--spec", "-", "--cdi-device", "v.com/c=a"); code != ExitError || !strings.Contains(in.stderr.String(), "more than the 67108864 bytes allowed") || in.stdout.Len() > 0 {
 		t.Error(code, in.stderr.String())
 	}
 	in.write("big.json", in.stdin, 0o644)
-	if code := in.run("--spec", in.path("big.json"), "--cdi-device", "v.com/c=a"); code != ExitError || !strings.Contains(in.stderr.String(), "more than the 4194304 allowed") {
+	if code := in.run("--spec", in.path("big.json"), "--cdi-device", "v.com/c=a"); code != ExitError || !strings.Contains(in.stderr.String(), "more than the 67108864 allowed") {
 		t.Error(code, in.stderr.String())
 	}
 }

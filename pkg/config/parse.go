@@ -43,7 +43,7 @@ func (d *decoder) document(data []byte) *yaml.Node {
 	var document, second yaml.Node
 	switch {
 	case len(data) > MaxSize:
-		d.addFault("", &document, "", fmt.Sprintf("the file has %d bytes; at most %d are read", len(data), MaxSize))
+		d.addFault("", &document, "", fmt.Sprintf("the file has %d bytes; at most %d are read: use patterns in place of long lists of names", len(data), MaxSize))
 		return nil
 	case !utf8.Valid(data):
 		d.addFault("", &document, "", "the file is not UTF-8")

@@ -62,7 +62,8 @@ func ReadFile(host hostfs.Root, path string) (*Info, error) {
 
 // tooLarge reports a source of more than limit bytes.
 func tooLarge(file string, size, limit int64) Diagnostics {
-	return Diagnostics{{File: file, Found: fmt.Sprintf("%d bytes", size), Rule: fmt.Sprintf("must have at most %d bytes", limit)}}
+	return Diagnostics{{File: file, Found: fmt.Sprintf("%d bytes", size), Rule: fmt.Sprintf("must have at most %d bytes", limit),
+		Hint: "remove keys that the specification does not define, or shorten them"}}
 }
 
 // parseJSON parses the source as a value of the given kind, which section requires.

@@ -101,7 +101,7 @@ func TestParseBoundsSize(t *testing.T) {
 	if _, err := Parse(exact, "f"); err != nil {
 		t.Errorf("%d bytes: %v", len(exact), err)
 	}
-	if _, err := Parse(append(exact, ' '), "f"); err == nil || !strings.Contains(err.Error(), "65537 bytes") {
+	if _, err := Parse(append(exact, ' '), "f"); err == nil || !strings.Contains(err.Error(), "262145 bytes") {
 		t.Errorf("%d bytes: %v", len(exact)+1, err)
 	}
 }

@@ -21,8 +21,9 @@ const (
 )
 
 // MaxSize bounds a device-info file, in bytes. The specification has no limit; this one
-// bounds the cost of a hostile file.
-const MaxSize = 64 << 10
+// bounds the cost of a hostile file. NPWG implementations copy device-info to an annotation of the
+// pod, and Kubernetes allows 256 KiB for all annotations of an object.
+const MaxSize = 256 << 10
 
 // MaxSocketPath is the length in bytes of the longest path that a Unix socket address holds
 // (sun_path has 108 bytes, with the terminating NUL).

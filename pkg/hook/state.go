@@ -17,7 +17,7 @@ import (
 
 // maxInput bounds standard input and a bundle's config.json, in bytes. Those of Kubernetes have some
 // 20,000.
-const maxInput = 4 << 20
+const maxInput = 64 << 20
 
 // parseState reads a container's state, OCI Runtime Specification 1.3.0, "State".
 func parseState(text []byte) (*rspec.State, error) {

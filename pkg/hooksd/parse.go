@@ -77,7 +77,7 @@ func (p *parser) addWarning(line, column int, field, found, rule string) {
 
 func (p *parser) parseHook() *Hook {
 	if len(p.data) > MaxSize {
-		p.addError(nil, "", "", "the file is larger than any hook file")
+		p.addError(nil, "", "", fmt.Sprintf("the file has %d bytes, more than the %d allowed: describe one hook in each file", len(p.data), MaxSize))
 		return nil
 	}
 	root, fault := jsontree.Parse(string(p.data))

@@ -34,7 +34,7 @@ func TestFaultyHookFilesAreRefused(t *testing.T) {
 			"f.json:1:64: when.annotations[\"a[\"]: found \"a[\": not a regular expression: error parsing regexp: missing closing ]: `[`\n" +
 				"f.json:1:69: when.annotations[\"a[\"]: found \"b(\": not a regular expression: error parsing regexp: missing closing ): `b(`\n" +
 				"f.json:1:91: when.commands[1]: found \"*\": not a regular expression: error parsing regexp: missing argument to repetition operator: `*`"},
-		{"too large", strings.Repeat(" ", MaxSize+1), `f.json: the file is larger than any hook file`},
+		{"too large", strings.Repeat(" ", MaxSize+1), `f.json: the file has 262145 bytes, more than the 262144 allowed: describe one hook in each file`},
 		{"the old schema", `{"version":"0.1.0","hook":"/h","stage":["prestart"],"stages":["prestart"]}`, `f.json: cannot set both 'stage' and 'stages'`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

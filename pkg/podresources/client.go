@@ -23,9 +23,9 @@ import (
 )
 
 const (
-	// maxAnswer bounds a message, in bytes. It is gRPC's own default, and leaves 8 KiB for each of 500
-	// pods, more than a kubelet runs. The client decodes a message whole.
-	maxAnswer = 4 << 20
+	// maxAnswer bounds a message, in bytes, as Multus and Kubernetes' own clients do. A list has an entry for each device
+	// ID of the node, and some device plugins have one for each MiB of memory. The client decodes a message whole.
+	maxAnswer = 16 << 20
 	// maxAttempts bounds the connections of one request. The second one is for a kubelet
 	// that restarts during the request.
 	maxAttempts = 2

@@ -70,7 +70,8 @@ func (q query) callFailed(err error) error {
 		return q.newError(errdefs.ErrPermissionDenied, "", "the kubelet refuses: %s", message)
 	case codes.ResourceExhausted:
 		if isTooLarge(err) {
-			return q.newError(errdefs.ErrResourceExhausted, "", "the answer is larger than %d MiB, more than a node's pods and devices need", maxAnswer>>20)
+			return q.newError(errdefs.ErrResourceExhausted, "a device plugin with fewer device IDs, such as one for each GiB of memory in place of one for each MiB, makes it smaller",
+				"the answer is larger than %d MiB, the most that this client and Multus read", maxAnswer>>20)
 		}
 		return q.newError(errdefs.ErrResourceExhausted, "the kubelet answers 100 requests per second to all its clients together", "the kubelet refuses: %s", message)
 	}

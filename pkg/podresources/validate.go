@@ -20,11 +20,10 @@ import (
 	"github.com/jackfield/jackfield/pkg/podresources/allocation"
 )
 
-// Limits of one pod in an answer. Kubernetes stays far below them.
+// Limits of one pod in an answer, beside the size of the answer. Kubernetes stays far below them.
 const (
-	maxContainers = 1024  // containers of a pod
-	maxDevices    = 16384 // device IDs and claim devices of a container
-	maxText       = 1024  // bytes of one ID or name
+	maxContainers = 1024 // containers of a pod
+	maxText       = 1024 // bytes of one ID or name
 )
 
 // findPod finds and validates the pod in the answer of List. Other pods are ignored.
@@ -86,7 +85,6 @@ func (r *reader) readContainer(in *v1.ContainerResources, at string) allocation.
 	if !kubename.IsLabel(c.Name) {
 		r.addFault(errdefs.ErrInvalidArgument, at+".name", "%.100q is not a container name (a DNS label of 1 to 63 characters)", c.Name)
 	}
-	total := 0
 	ids := map[string][]string{}
 	for i, d := range in.GetDevices() {
 		at := fmt.Sprintf("%s.devices[%d]", at, i)
@@ -97,7 +95,6 @@ func (r *reader) readContainer(in *v1.ContainerResources, at string) allocation.
 		// The kubelet lists one entry per device and NUMA node, so a resource has several
 		// entries, and an ID can occur twice.
 		ids[d.GetResourceName()] = append(ids[d.GetResourceName()], d.GetDeviceIds()...)
-		total += len(d.GetDeviceIds())
 	}
 	for _, name := range slices.Sorted(maps.Keys(ids)) {
 		slices.Sort(ids[name])
@@ -105,10 +102,6 @@ func (r *reader) readContainer(in *v1.ContainerResources, at string) allocation.
 	}
 	for i, claim := range in.GetDynamicResources() {
 		c.Claims = append(c.Claims, r.readClaim(claim, fmt.Sprintf("%s.dynamic_resources[%d]", at, i))...)
-		total += len(claim.GetClaimResources())
-	}
-	if total > maxDevices {
-		r.addFault(errdefs.ErrInvalidArgument, at, "the container has more than %d devices", maxDevices)
 	}
 	slices.SortFunc(c.Claims, func(x, y allocation.ClaimDevice) int {
 		return cmp.Or(strings.Compare(x.Namespace, y.Namespace), strings.Compare(x.Claim, y.Claim),
