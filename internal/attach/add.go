@@ -131,6 +131,11 @@ func (t *Attachment) planInfoFile(a *addPlan) error {
 		return Fail(codeConfig, "invalid network configuration: "+t.Source.Name("runtimeConfig."+deviceinfo.CapabilityKey)+": "+diag.Quote(full), "%v", err)
 	}
 	a.record.InfoFile = path.Base(full)
+	if !isInfoFileOf(t.Key, a.record.InfoFile) {
+		key := t.Source.Name("runtimeConfig." + deviceinfo.CapabilityKey)
+		return Fail(codeConfig, "invalid network configuration: "+key+": "+diag.Quote(full), "%sinvalid value %s: %s; remove the key from the network, because the runtime sets it",
+			t.Source.Place(key), diag.Quote(full), infoFileRule(t.Key))
+	}
 	a.before, err = a.file.Read()
 	switch {
 	case errdefs.IsNotFound(err):

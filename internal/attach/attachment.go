@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackfield/jackfield/internal/cnirecord"
+	"github.com/jackfield/jackfield/pkg/config"
 	"github.com/jackfield/jackfield/pkg/devices"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 	"github.com/jackfield/jackfield/pkg/vswitch"
@@ -48,6 +49,9 @@ type Attachment struct {
 	// DefaultTimeout.
 	Timeout time.Duration
 
+	// NodeConfigFile is the node's own configuration, which lists the locations that networks can choose; "" for the
+	// default. See NodeConfig.
+	NodeConfigFile string
 	// ConfigFile is the node's configuration, which is read if Port names a vswitch. Where the default file is missing,
 	// the copy that jackfield-nri keeps is read.
 	ConfigFile string
@@ -74,6 +78,7 @@ type Attachment struct {
 
 	driver     vswitch.Driver // of all vswitches in tests; nil for those of the node's configuration
 	loadedFile string         // the node's configuration, once it is loaded
+	node       *config.Config // see NodeConfig
 }
 
 // Source describes the keys of an adapter's configuration in errors.

@@ -61,7 +61,7 @@ func (t *Attachment) ReadRecord() (*cnirecord.Record, error) {
 	var r *cnirecord.Record
 	if st != nil {
 		defer st.Close()
-		if r, err = st.Read(t.Key); err != nil {
+		if r, err = t.readRecord(st, t.Key); err != nil {
 			return nil, t.recordError(err)
 		}
 	}

@@ -86,7 +86,7 @@ func (t *Attachment) RemoveLeftovers(ctx context.Context) error {
 // removeRecorded removes an attachment. A missing record is no error: nothing exists of the attachment but addresses.
 func (t *Attachment) removeRecorded(ctx context.Context, st *cnirecord.Store, key cnirecord.Key) error {
 	release := func() error { return t.releaseAddresses(key) }
-	r, err := st.Read(key)
+	r, err := t.readRecord(st, key)
 	switch {
 	case errdefs.IsInvalidArgument(err):
 		return t.removeUnrecorded(ctx, st, key, err)
@@ -197,8 +197,7 @@ func (t *Attachment) removeUnrecorded(ctx context.Context, st *cnirecord.Store, 
 	return t.removeAll(ctx, st, r, func() error { return JoinErrors(t.releaseAddresses(key), t.removeOwnInfoFiles(key)) })
 }
 
-// removeOwnInfoFiles removes the device-info files of an attachment that this plugin wrote, among the file that the
-// runtime names and those named in Multus' way.
+// removeOwnInfoFiles removes the device-info files of an attachment that this plugin wrote.
 func (t *Attachment) removeOwnInfoFiles(key cnirecord.Key) error {
 	dir := deviceinfo.CNIDir{Root: t.Root, Dir: t.InfoDir}
 	files, err := dir.List()
@@ -209,7 +208,7 @@ func (t *Attachment) removeOwnInfoFiles(key cnirecord.Key) error {
 	for _, f := range files {
 		name := path.Base(f.File)
 		_, ifName, ok := deviceinfo.MatchCNIFileName(name, key.ContainerID)
-		isNamed := key == t.Key && name == path.Base(t.InfoFile) || ok && ifName == key.Interface
+		isNamed := ok && ifName == key.Interface
 		// This plugin replaces files atomically, so it did not write an unreadable one.
 		if !isNamed || f.Err != nil {
 			continue

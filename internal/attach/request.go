@@ -156,8 +156,7 @@ type PortRequest struct {
 	Rate    uint64 // bits a second
 }
 
-// configDir has the files that configFile can name. A user of Kubernetes may write network configurations, and
-// can have files of root elsewhere on the host, such as in volumes.
+// configDir has the files that configFile can name.
 const configDir = "/etc"
 
 // portBounds are the least and the largest value of a port's numbers.

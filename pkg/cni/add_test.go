@@ -154,6 +154,7 @@ func TestAddPlansSocketOfEachSide(t *testing.T) {
 
 func TestSocketPathMustFitSocketAddress(t *testing.T) {
 	n := newNode(t)
+	n.list("socketDirs: [/run/x*, /s]")
 	long := "/var/run/" + strings.Repeat("x", 60)
 	a := n.run(env("ADD"), confWith(`, "socketDir": "`+long+`"`))
 	if a.code != codeConfig || !strings.Contains(a.all, "at most 107") || !strings.Contains(a.all, "on the host") {
@@ -177,12 +178,12 @@ func TestDeviceInfoFileIsTheOneTheRuntimeNames(t *testing.T) {
 	n := newNode(t)
 	const dir = "/var/run/k8s.cni.cncf.io/devinfo/cni/"
 	conf := func(file string) string { return confWith(`, "runtimeConfig": {"CNIDeviceInfoFile": "` + file + `"}`) }
-	n.mustRun(env("ADD", k8sArgs), conf(dir+"unique-name"))
-	if name, _ := n.readInfoFile(); name != "unique-name" {
+	n.mustRun(env("ADD", k8sArgs), conf(dir+infoName))
+	if name, _ := n.readInfoFile(); name != infoName {
 		t.Errorf("the file is %q", name)
 	}
-	n.mustRun(env("DEL"), conf(dir+"unique-name"))
-	for _, file := range []string{"/etc/shadow", dir + "../x", dir + "sub/x", dir + ".x", "relative", dir} {
+	n.mustRun(env("DEL"), conf(dir+infoName))
+	for _, file := range []string{"/etc/shadow", "/etc/" + infoName, dir + "any-name", dir + "default-fast-" + strings.Repeat("b", 64) + "_net1", dir + "any-net-" + testID + "_net2", dir + "../x", dir + "sub/x", dir + ".x", "relative", dir} {
 		a := n.run(env("ADD"), conf(file))
 		if a.code != codeConfig || !strings.Contains(a.msg, "CNIDeviceInfoFile") {
 			t.Errorf("%q: code %d, %s", file, a.code, a.all)
@@ -194,21 +195,21 @@ func TestDeviceInfoFileIsTheOneTheRuntimeNames(t *testing.T) {
 
 	// The copy of a device plugin's file is updated, and is not this plugin's to
 	// remove.
-	n.write(dir+"copy", `{"type": "vhost-user", "version": "1.0.0", "vhost-user": {"mode": "server", "path": "/dp/sock"}, "vendor": 1}`)
-	n.mustRun(env("ADD"), conf(dir+"copy"))
+	n.write(dir+infoName, `{"type": "vhost-user", "version": "1.0.0", "vhost-user": {"mode": "server", "path": "/dp/sock"}, "vendor": 1}`)
+	n.mustRun(env("ADD"), conf(dir+infoName))
 	if _, content := n.readInfoFile(); !strings.Contains(content, `"vendor": 1`) || !strings.Contains(content, "/dp/sock") || !strings.Contains(content, attachment.InterfaceInfoKey) {
 		t.Errorf("the updated file is %s", content)
 	}
-	n.mustRun(env("DEL"), conf(dir+"copy"))
+	n.mustRun(env("DEL"), conf(dir+infoName))
 	if left := n.files(); len(left) != 1 {
 		t.Errorf("left %q, want the copy", left)
 	}
-	n.write(dir+"copy", `{"type": "pci", "version": "1.0.0", "pci": {"pci-address": "0000:03:00.3"}}`)
-	if a := n.run(env("ADD"), conf(dir+"copy")); a.code != codeConfig || !strings.Contains(a.all, "device.type") {
+	n.write(dir+infoName, `{"type": "pci", "version": "1.0.0", "pci": {"pci-address": "0000:03:00.3"}}`)
+	if a := n.run(env("ADD"), conf(dir+infoName)); a.code != codeConfig || !strings.Contains(a.all, "device.type") {
 		t.Errorf("another type in the file: code %d, %s", a.code, a.all)
 	}
-	n.write(dir+"copy", `{"type": "pci"`)
-	if a := n.run(env("ADD"), conf(dir+"copy")); a.code != codeConfig {
+	n.write(dir+infoName, `{"type": "pci"`)
+	if a := n.run(env("ADD"), conf(dir+infoName)); a.code != codeConfig {
 		t.Errorf("a broken file: code %d, %s", a.code, a.all)
 	}
 }
@@ -217,7 +218,7 @@ func TestDeviceInfoFileIsTheOneTheRuntimeNames(t *testing.T) {
 // configuration does not say is taken from it, and what it says otherwise is an error.
 func TestAddKeepsSocketOfDevicePlugin(t *testing.T) {
 	const (
-		copied = "/var/run/k8s.cni.cncf.io/devinfo/cni/copy"
+		copied = "/var/run/k8s.cni.cncf.io/devinfo/cni/" + infoName
 		vhost  = `{"type": "vhost-user", "version": "1.1.0", "vhost-user": {"mode": "client", "path": "/var/run/vsw/port2/vhu.sock"}}`
 		memif  = `{"type": "memif", "version": "1.1.0", "memif": {"role": "slave", "path": "/var/run/vsw/port2/memif.sock", "mode": "ip"}}`
 	)
@@ -300,7 +301,7 @@ func TestAddKeepsSocketOfDevicePlugin(t *testing.T) {
 // as it is.
 func TestAddKeepsFileWrittenMeanwhile(t *testing.T) {
 	const dir, theirs = "/var/run/k8s.cni.cncf.io/devinfo/cni/", `{"type": "vhost-user", "version": "1.1.0", "vhost-user": {"mode": "server", "path": "/dp/sock"}}`
-	conf := confWith(`, "runtimeConfig": {"CNIDeviceInfoFile": "` + dir + `copy"}`)
+	conf := confWith(`, "runtimeConfig": {"CNIDeviceInfoFile": "` + dir + infoName + `"}`)
 	for name, c := range map[string]struct {
 		before, after string // "" for none
 		keys          string
@@ -312,15 +313,15 @@ func TestAddKeepsFileWrittenMeanwhile(t *testing.T) {
 	} {
 		n := newNode(t)
 		if c.before != "" {
-			n.write(dir+"copy", c.before)
+			n.write(dir+infoName, c.before)
 		}
 		n.reached = func(step string) {
 			switch {
 			case step != "directory created":
 			case c.after != "":
-				n.write(dir+"copy", c.after)
+				n.write(dir+infoName, c.after)
 			default:
-				must(t, os.Remove(filepath.Join(n.dir, dir+"copy")))
+				must(t, os.Remove(filepath.Join(n.dir, dir+infoName)))
 			}
 		}
 		if a := n.run(env("ADD"), conf[:len(conf)-1]+c.keys+"}"); a.code != c.code {

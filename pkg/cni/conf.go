@@ -38,6 +38,7 @@ type conf struct {
 	prevResult *jsontree.Node // nil for the first plugin of a network
 	valid      []types.GCAttachment
 	validGiven bool
+	chosen     map[string]string // location keys with their values
 }
 
 // keys are the known keys of the configuration with their readers; nil is for keys that this plugin does not
@@ -66,11 +67,11 @@ var keys = map[string]func(*conf, value) error{
 	"pciBusID":      (*conf).readDeviceID,
 	"device":        (*conf).readDevice,
 	"socketDir":     (*conf).readDir,
-	"socketDirSize": (*conf).readValue,
+	"socketDirSize": (*conf).readLocation,
 	"stateDir":      (*conf).readDir,
 	"claimsDir":     (*conf).readDir,
 	"deviceInfoDir": (*conf).readDir,
-	"configFile":    (*conf).readValue,
+	"configFile":    (*conf).readLocation,
 	"timeout":       (*conf).readValue,
 	"vswitch":       func(c *conf, v value) error { return c.decode(v, &c.Port.Vswitch, "a string") },
 	"bridge":        func(c *conf, v value) error { return c.decode(v, &c.Port.Bridge, "a string") },
@@ -124,7 +125,7 @@ func parseHeader(data []byte) (*conf, error) {
 func (c *conf) readKeys(permissive bool) error {
 	c.SocketDir, c.StateDir, c.ClaimsDir, c.InfoDir = attach.DefaultSocketDir, attach.DefaultStateDir, attach.DefaultClaimsDir, deviceinfo.DefaultCNIDir
 	c.ConfigFile = config.DefaultPath
-	c.DeviceIDs = map[string]string{}
+	c.DeviceIDs, c.chosen = map[string]string{}, map[string]string{}
 	if err := utils.ValidateNetworkName(c.Network); err != nil {
 		return c.Invalid("name", diag.Quote(c.Network), "a letter or digit, then letters, digits, _ . and -")
 	}
@@ -141,7 +142,7 @@ func (c *conf) readKeys(permissive bool) error {
 		case err == nil:
 		case permissive && n.Key == "ipam":
 			c.ipamErr = err
-		case !permissive || n.Key == "stateDir" || n.Key == "cni.dev/valid-attachments":
+		case !permissive || n.Key == "cni.dev/valid-attachments":
 			return err
 		}
 	}
@@ -310,7 +311,16 @@ func (c *conf) readDir(v value) error {
 	if reserved.IsShared(dir) || reserved.Tree(dir) != "" {
 		return c.invalidValue(v, "a directory of its own, not one of the system")
 	}
-	*map[string]*string{"socketDir": &c.SocketDir, "stateDir": &c.StateDir, "claimsDir": &c.ClaimsDir, "deviceInfoDir": &c.InfoDir}[v.Key] = dir
+	c.chosen[v.Key] = dir
+	return nil
+}
+
+// readLocation reads a size or file that checkLocations accepts later.
+func (c *conf) readLocation(v value) error {
+	if err := c.readValue(v); err != nil || v.isEmpty() {
+		return err
+	}
+	c.chosen[v.Key] = v.Text
 	return nil
 }
 

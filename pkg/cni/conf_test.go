@@ -134,7 +134,7 @@ func TestAddAcceptsKeysThatRequestNothing(t *testing.T) {
 		`, "cniVersions": ["1.0.0", "1.1.0"], "disableCheck": true, "disableGC": false, "loadOnlyInlinedPlugins": false, "ipMasq": false`,
 		`, "capabilities": {"CNIDeviceInfoFile": true, "mac": true, "ips": true}, "ipam": {}, "dns": {}, "args": {"cni": {}, "else": 1}`,
 		`, "runtimeConfig": {"portMappings": [], "mac": "", "ips": null, "dns": {}, "bandwidth": {}, "x": null}, "prevResult": null`,
-		`, "deviceID": "0000:03:00.3", "pciBusID": "0000:03:00.3", "cni.dev/attachments": [], "cni.dev/new": 1, "deviceInfoDir": "/run/devinfo"`,
+		`, "deviceID": "0000:03:00.3", "pciBusID": "0000:03:00.3", "cni.dev/attachments": [], "cni.dev/new": 1, "deviceInfoDir": "/var/lib/cni/devinfo"`,
 		`, "args": {"cni": {"labels": 7, "ips": ["x"], "mac": 1}}`,
 		`, "args": 1, "runtimeConfig": {"bandwidth": {"ingressRate": 0}}`,
 	} {
@@ -291,9 +291,11 @@ func parseConf(data []byte, permissive bool) (*conf, error) {
 func TestConfigurationSetsDirectories(t *testing.T) {
 	c, err := parseConf([]byte(`{"cniVersion":"1.1.0","name":"n","type":"jackfield-cni","device":{"type":"vhost-user","mode":"server"},
 		"socketDir":"/x/sockets","stateDir":"/x/state","claimsDir":"/x/claims","deviceInfoDir":"/x/devinfo"}`), false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	n := newNode(t)
+	n.list("socketDirs: [/x/sockets], stateDirs: [/x/state], claimsDirs: [/x/claims], deviceInfoDirs: [/x/devinfo]")
+	c.Root = n.host
+	must(t, c.applyLocations(false))
 	if got := [4]string{c.SocketDir, c.StateDir, c.ClaimsDir, c.InfoDir}; got != [4]string{"/x/sockets", "/x/state", "/x/claims", "/x/devinfo"} {
 		t.Errorf("directories are %q", got)
 	}

@@ -90,8 +90,8 @@ func TestAddDescribesPCIAndVDPADevices(t *testing.T) {
 		}
 	}
 	// A device plugin's own ID means what its file says.
-	n.write("/var/run/k8s.cni.cncf.io/devinfo/cni/copy", `{"type": "pci", "version": "1.0.0", "pci": {"pci-address": "0000:03:00.3", "rdma-device": "mlx5_3"}}`)
-	n.mustRun(env("ADD"), confOf("1.1.0", `"device": {"type": "pci", "vhost-net": "/dev/vhost-net"}, "runtimeConfig": {"deviceID": "a-name", "CNIDeviceInfoFile": "/var/run/k8s.cni.cncf.io/devinfo/cni/copy"}`))
+	n.write("/var/run/k8s.cni.cncf.io/devinfo/cni/"+infoName, `{"type": "pci", "version": "1.0.0", "pci": {"pci-address": "0000:03:00.3", "rdma-device": "mlx5_3"}}`)
+	n.mustRun(env("ADD"), confOf("1.1.0", `"device": {"type": "pci", "vhost-net": "/dev/vhost-net"}, "runtimeConfig": {"deviceID": "a-name", "CNIDeviceInfoFile": "/var/run/k8s.cni.cncf.io/devinfo/cni/`+infoName+`"}`))
 	_, content := n.readInfoFile()
 	sameJSON(t, content, `{"type": "pci", "version": "1.1.0", "pci": {"pci-address": "0000:03:00.3", "rdma-device": "mlx5_3", "pf-pci-address": "0000:03:00.0", "vhost-net": "/dev/vhost-net"},
 		"jackfield.dev/interface": {"network": "fast"}}`)

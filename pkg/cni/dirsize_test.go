@@ -49,6 +49,7 @@ func TestAddBoundsTheDirectory(t *testing.T) {
 	privateMounts(t)
 	for _, undo := range []string{"DEL", "GC"} {
 		n := newNode(t)
+		n.list("socketDirSizes: [64Ki]")
 		added := n.mustRun(env("ADD"), confWith(bounded))
 		if m := n.mounts(); len(m) != 1 || !strings.Contains(m[0], "nosuid,nodev,noexec") {
 			t.Fatalf("mounts %q", m)
@@ -70,6 +71,7 @@ func TestDelRemovesMountOfKilledAdd(t *testing.T) {
 	privateMounts(t)
 	for at := 1; ; at++ {
 		n := newNode(t)
+		n.list("socketDirSizes: [64Ki]")
 		if !n.runUntil(at, env("ADD"), confWith(bounded)) {
 			if at <= 6 {
 				t.Fatalf("ADD has %d steps only", at-1)

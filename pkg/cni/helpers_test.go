@@ -16,12 +16,16 @@ import (
 
 	"github.com/jackfield/jackfield/internal/attach"
 	"github.com/jackfield/jackfield/internal/cnirecord"
+	"github.com/jackfield/jackfield/pkg/config"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
 const (
 	testID = "e061661af3732d3722604b84a196956ad759f02ae00cda41a639ff6aff85a276"
 	ownNS  = "/proc/self/ns/net"
+
+	// infoName is the name of a device-info file of the attachment that is not the default.
+	infoName = "any-net-" + testID + "_net1"
 
 	// codeField is the code of errors of package attach for unknown and unsupported keys.
 	codeField = types.ErrUnsupportedField
@@ -116,6 +120,12 @@ func (n *node) write(path, data string) {
 	file := filepath.Join(n.dir, path)
 	must(n.t, os.MkdirAll(filepath.Dir(file), 0o755))
 	must(n.t, os.WriteFile(file, []byte(data), 0o644))
+}
+
+// list writes a node's configuration that lists locations for networks.
+func (n *node) list(lists string) {
+	n.t.Helper()
+	n.write(config.DefaultPath, "cni: {"+lists+"}\n")
 }
 
 // files lists what is below the plugin's directories, the lock of the device-info

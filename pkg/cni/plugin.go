@@ -141,6 +141,9 @@ func (c *call) dispatch() error {
 	t := &c.conf.Attachment
 	t.ContainerID, t.Netns, t.Interface = c.getenv("CNI_CONTAINERID"), c.getenv("CNI_NETNS"), c.getenv("CNI_IFNAME")
 	t.Root, t.Log, t.Program, t.Release, t.Reached = c.Host, c.Stderr, "jackfield-cni", c.releaseAddresses, c.reached
+	if err := c.conf.applyLocations(op.permissive); err != nil {
+		return err
+	}
 	return op.run(c)
 }
 

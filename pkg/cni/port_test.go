@@ -131,6 +131,7 @@ func TestCopyStandsForMissingNodeConfiguration(t *testing.T) {
 	fails("copy", confWith(withPort), types.ErrTryAgainLater, "/db.sock")
 	fails("unknown switch", confWith(strings.Replace(withPort, "ovs0", "ovs1", 1)), codeConfig, config.DefaultCopyPath)
 	fails("policy", confWith(strings.Replace(withPort, "br0", "br1", 1)), codeConfig, config.DefaultCopyPath)
+	must(t, config.WriteCopy(n.host, config.DefaultCopyPath, config.DefaultPath, []byte(nodeConfig+"cni: {configFiles: [/etc/jackfield/other.yaml]}\n")))
 	fails("another file", confWith(withPort+`, "configFile": "/etc/jackfield/other.yaml"`), codeConfig, "create /etc/jackfield/other.yaml")
 	if a := n.run(env("STATUS"), confWith(withPort)); !strings.Contains(a.all, config.DefaultCopyPath) {
 		t.Errorf("STATUS: %s", a.all)
@@ -187,7 +188,7 @@ func TestAddressOfHungIPAMPluginIsReleased(t *testing.T) {
 // A device plugin's port exists already.
 func TestAddRefusesVswitchBesideDevicePlugin(t *testing.T) {
 	n := newNodeWithSwitch(t, nil)
-	const copied = "/var/run/k8s.cni.cncf.io/devinfo/cni/copy"
+	const copied = "/var/run/k8s.cni.cncf.io/devinfo/cni/" + infoName
 	n.write(copied, `{"type": "vhost-user", "version": "1.1.0", "vhost-user": {"mode": "client", "path": "/run/vsw/p/s"}}`)
 	a := n.run(env("ADD"), confOf("1.1.0", `"device": {"type": "vhost-user"}`+withPort+`, "runtimeConfig": {"CNIDeviceInfoFile": "`+copied+`"}`))
 	if a.code != codeConfig || !strings.Contains(a.all, "remove vswitch") || !strings.Contains(a.all, "/run/vsw/p/s") {

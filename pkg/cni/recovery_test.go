@@ -78,10 +78,10 @@ func TestDelIgnoresContentOfBrokenRecord(t *testing.T) {
 	}
 }
 
-// The runtime may have given the file any name.
+// The runtime chooses the beginning of the file's name.
 func TestDelOfBrokenRecordRemovesNamedFile(t *testing.T) {
 	n := newNode(t)
-	conf := confWith(`, "capabilities": {"CNIDeviceInfoFile": true}, "runtimeConfig": {"CNIDeviceInfoFile": "/var/run/k8s.cni.cncf.io/devinfo/cni/any-name"}`)
+	conf := confWith(`, "capabilities": {"CNIDeviceInfoFile": true}, "runtimeConfig": {"CNIDeviceInfoFile": "/var/run/k8s.cni.cncf.io/devinfo/cni/` + infoName + `"}`)
 	n.mustRun(env("ADD"), conf)
 	must(t, os.Truncate(filepath.Join(n.dir, attach.DefaultStateDir, recordFileName("fast", testID, "net1")), 0))
 	n.mustRun(env("DEL"), conf)

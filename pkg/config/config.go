@@ -25,6 +25,8 @@ type Config struct {
 	Multus  struct{ CacheDir string }
 	Kubelet Kubelet
 	Hook    Hook
+	// CNI lists what CNI networks can choose.
+	CNI CNI
 	// Runtime names the CRI socket; "" is the default of the runtime that the NRI plugin is registered with.
 	Runtime struct{ Socket string }
 	// Missed says what happens to running containers that asked for something and have none of it, because
@@ -193,6 +195,7 @@ func Default() *Config {
 		},
 		Kubelet:  Kubelet{PodResourcesSocket: "/var/lib/kubelet/pod-resources/kubelet.sock", PluginsDir: "/var/lib/kubelet/plugins"},
 		Hook:     Hook{Undeliverable: UndeliverableError},
+		CNI:      defaultCNI(),
 		Missed:   MissedReport,
 		StateDir: "/run/jackfield",
 		Policy:   Policy{Mode: policy.Enforce},

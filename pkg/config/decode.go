@@ -238,6 +238,18 @@ func (d *decoder) readTexts(into *[]string, rule func(string) string) reader {
 	}
 }
 
+// readTextsOrNone is readTexts for a list that can be empty.
+func (d *decoder) readTextsOrNone(into *[]string, rule func(string) string) reader {
+	read := d.readTexts(into, rule)
+	return func(field string, node *yaml.Node) {
+		if node.Kind == yaml.SequenceNode && len(node.Content) == 0 {
+			*into = nil
+			return
+		}
+		read(field, node)
+	}
+}
+
 // readEnum decodes one of a set of words.
 func readEnum[T ~string](d *decoder, into *T, words ...T) reader {
 	return func(field string, node *yaml.Node) {

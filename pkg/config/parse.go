@@ -98,6 +98,14 @@ func (d *decoder) members(c *Config) []member {
 			member{"cniDir", d.readText(&c.DeviceInfo.CNIDir, absolute)},
 			member{"dpDir", d.readText(&c.DeviceInfo.DPDir, absolute)},
 		)},
+		{"cni", d.readSection(
+			member{"stateDirs", d.readTextsOrNone(&c.CNI.StateDirs, locationPattern)},
+			member{"claimsDirs", d.readTextsOrNone(&c.CNI.ClaimsDirs, locationPattern)},
+			member{"socketDirs", d.readTextsOrNone(&c.CNI.SocketDirs, locationPattern)},
+			member{"deviceInfoDirs", d.readTextsOrNone(&c.CNI.DeviceInfoDirs, locationPattern)},
+			member{"socketDirSizes", d.readTextsOrNone(&c.CNI.SocketDirSizes, directorySize)},
+			member{"configFiles", d.readTextsOrNone(&c.CNI.ConfigFiles, configFilePattern)},
+		)},
 		{"multus", d.readSection(
 			member{"cacheDir", d.readText(&c.Multus.CacheDir, absolute)},
 		)},

@@ -123,14 +123,16 @@ func (p *Plugin) locate(o options, t *attach.Attachment) error {
 	t.StateDir = attach.DefaultStateDir
 	outside, inside := hostfs.UserNamespace()
 	uid, isRootless := rootless.User(p.Host, outside, inside)
-	if file := o["configFile"]; file != "" {
-		if want := t.SetValue("configFile", file); want != "" {
-			return o.invalid("configFile", want)
-		}
-	} else if isRootless {
+	if isRootless {
 		t.ConfigFile = rootless.ConfigFile(p.Host, uid)
 	}
 	t.ConfigFile = cmp.Or(t.ConfigFile, config.DefaultPath)
+	t.NodeConfigFile = t.ConfigFile
+	if file := o["configFile"]; file != "" && file != t.ConfigFile {
+		if err := p.chooseConfigFile(o, t, file); err != nil {
+			return err
+		}
+	}
 	cfg, err := config.Load(p.Host, t.ConfigFile, config.Options{RequireOwner: true})
 	switch {
 	case errdefs.IsNotFound(err) && o["configFile"] == "":
@@ -151,6 +153,19 @@ func (p *Plugin) locate(o options, t *attach.Attachment) error {
 		t.SocketDirSize = 0 // no vswitch sees the user's mounts
 	}
 	return nil
+}
+
+// chooseConfigFile accepts another configuration file where the node's configuration lists it.
+func (p *Plugin) chooseConfigFile(o options, t *attach.Attachment, file string) error {
+	if want := t.SetValue("configFile", file); want != "" {
+		return o.invalid("configFile", want)
+	}
+	node, err := t.NodeConfig()
+	if err == nil && !node.AllowsLocation("configFile", file) {
+		err = fmt.Errorf("option configFile: invalid value %s: a network can choose only a file that the node's configuration lists: remove the option, or add the file to %s of %s",
+			diag.Quote(file), config.LocationList("configFile"), t.NodeConfigFile)
+	}
+	return err
 }
 
 // newAttachment returns an attachment to a network with the given options.

@@ -271,7 +271,7 @@ func TestCreateRefusesInvalidOptions(t *testing.T) {
 		networkOf(`{"type": "vhost-user", "mode": "server", "timeout": "1s"}`, ""):                                    `option timeout: found "1s", want a duration from 3s to 2m0s`,
 		networkOf(`{"type": "vhost-user", "mode": "server", "configFile": "/var/lib/x.yaml"}`, ""):                    `option configFile: found "/var/lib/x.yaml", want a clean path of a file below /etc`,
 		networkOf(`{"type": "vhost-user", "mode": "server", "configFile": "/etc/../var/x.yaml"}`, ""):                 `option configFile`,
-		networkOf(`{"type": "vhost-user", "mode": "server", "configFile": "/etc/none.yaml"}`, ""):                     "does not exist",
+		networkOf(`{"type": "vhost-user", "mode": "server", "configFile": "/etc/none.yaml"}`, ""):                     "cni.configFiles of /etc/jackfield/config.yaml",
 		strings.Replace(networkOf(server, ""), `"internal": false`, `"internal": true`, 1):                            `--internal`,
 		networkOf(server, `, "network_interface": "enp1"`):                                                            `--interface-name: found "enp1"`,
 		networkOf(server, `, "routes": [{"destination": "10.0.0.0/8"}]`):                                              `--route`,
@@ -358,7 +358,7 @@ func FuzzInput(f *testing.F) {
 	})
 }
 
-// A host without a configuration has the defaults, as for jackfield-cni. A file that an option names must exist.
+// A host without a configuration has the defaults, as for jackfield-cni. A file that an option names must be listed.
 func TestCreateWithoutConfiguration(t *testing.T) {
 	n := newNode(t)
 	if err := os.Remove(filepath.Join(n.dir, "etc/jackfield/config.yaml")); err != nil {
@@ -369,7 +369,7 @@ func TestCreateWithoutConfiguration(t *testing.T) {
 		t.Error(err)
 	}
 	for option, want := range map[string]string{
-		`, "configFile": "/etc/other.yaml"`: `"/etc/other.yaml" does not exist: create it`,
+		`, "configFile": "/etc/other.yaml"`: `"/etc/other.yaml": a network can choose only a file`,
 		`, "vswitch": "ovs0"`:               "create /etc/jackfield/config.yaml",
 	} {
 		if _, err := n.run(fmt.Sprintf(network, option), "create"); err == nil || !strings.Contains(err.Error(), want) {

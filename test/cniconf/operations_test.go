@@ -113,7 +113,7 @@ func TestAppendixExample(t *testing.T) {
 				`{"type": "portmap", "capabilities": {"portMappings": true}}`)
 			rt := r.attachment("c1")
 			rt.Args = append(rt.Args, [2]string{"argA", "foo"})
-			file, err := deviceinfo.CNIDir{}.Path("unique-name")
+			file, err := deviceinfo.CNIDir{}.Path("unique-name-" + rt.ContainerID + "_" + rt.IfName)
 			must(t, err)
 			rt.CapabilityArgs = map[string]any{"mac": "00:11:22:33:44:66", "CNIDeviceInfoFile": file,
 				"portMappings": []map[string]any{{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}}}

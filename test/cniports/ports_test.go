@@ -118,7 +118,7 @@ func TestAddRefusesPortAndLeavesNothing(t *testing.T) {
 		"bridge not listed":      {environ("ADD", "c1"), conf(server + `, "bridge": "br1"`), 7, []string{"bridge", "br0, br9"}},
 		"bridge not on switch":   {environ("ADD", "c1"), conf(server + `, "bridge": "br9"`), 104, []string{"bridge", "br9", "add-br"}},
 		"memif":                  {environ("ADD", "c1"), conf(`, "device": {"type": "memif", "role": "slave"}`), 104, []string{"memif"}},
-		"configuration missing":  {environ("ADD", "c1"), conf(server + `, "configFile": "/etc/jackfield/other.yaml"`), 7, []string{"/etc/jackfield/other.yaml"}},
+		"configuration missing":  {environ("ADD", "c1"), conf(server + `, "configFile": "/etc/jackfield/other.yaml"`), 7, []string{"/etc/jackfield/other.yaml", "cni.configFiles"}},
 	} {
 		a := n.run(c.environ, c.conf)
 		if a.Code != c.code {

@@ -5,6 +5,7 @@ package grout_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,19 +13,21 @@ import (
 	"testing"
 
 	"github.com/jackfield/jackfield/pkg/cni"
+	"github.com/jackfield/jackfield/pkg/config"
 	"github.com/jackfield/jackfield/pkg/vswitch"
 )
 
 // The CNI plugin creates ports of both types, with a socket of grout or of the application.
 func TestCNIPluginCreatesPorts(t *testing.T) {
 	s, _, dir := start(t)
-	config := fmt.Sprintf(`
-vswitches: [{name: grout0, type: grout, endpoint: %s, grcli: %s, bridges: [br0]}]
+	nodeConfig := fmt.Sprintf(`
+cni: {stateDirs: [%[3]s/records], claimsDirs: [%[3]s/claims], socketDirs: [%[3]s/s], deviceInfoDirs: [%[3]s/info]}
+vswitches: [{name: grout0, type: grout, endpoint: %[1]s, grcli: %[2]s, bridges: [br0]}]
 policy: {rules: [{name: all, for: {namespaces: [""]}, allow: {ports: ["grout0/br0"]}}]}
-`, s.Socket, s.Grcli)
+`, s.Socket, s.Grcli, dir)
 	// The jail has an /etc of its own.
-	file, sockets := filepath.Join("/etc", filepath.Base(dir)+".yaml"), filepath.Join(dir, "s")
-	if err := os.WriteFile(file, []byte(config), 0o644); err != nil {
+	file, sockets := config.DefaultPath, filepath.Join(dir, "s")
+	if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(nodeConfig), 0o644)); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.Remove(file) })
@@ -44,7 +47,7 @@ policy: {rules: [{name: all, for: {namespaces: [""]}, allow: {ports: ["grout0/br
 		return out
 	}
 	confOf := func(device string) string {
-		return `{"cniVersion": "1.1.0", "name": "fast", "type": "jackfield-cni", "vswitch": "grout0", "bridge": "br0", "configFile": "` + file + `", "socketDir": "` + sockets + `",
+		return `{"cniVersion": "1.1.0", "name": "fast", "type": "jackfield-cni", "vswitch": "grout0", "bridge": "br0", "socketDir": "` + sockets + `",
 			"stateDir": "` + dir + `/records", "claimsDir": "` + dir + `/claims", "deviceInfoDir": "` + dir + `/info", "device": ` + device + `}`
 	}
 	name := vswitch.PortName(vswitch.Owner{ContainerID: "c1", Interface: "net1"})

@@ -135,6 +135,7 @@ func (h *host) cniNetwork(name string, first bool) {
 	ipam := `"ipam": {"type": "host-local", "subnet": "10.88.7.0/24", "dataDir": "` + h.path("leases") + `"}`
 	fast := `"type": "jackfield-cni", "device": {"type": "vhost-user", "mode": "client", "path": "` + h.path("sock/port0/vhost.sock") + `"},
 		"socketDir": "` + h.path("sock") + `", "stateDir": "` + h.path("cni-state") + `", "deviceInfoDir": "` + h.path("devinfo") + `"`
+	h.writeSystemFile("/etc/jackfield/config.yaml", "cni: {stateDirs: ["+h.path("cni-state")+"], socketDirs: ["+h.path("sock")+"], deviceInfoDirs: ["+h.path("devinfo")+"]}\n")
 	plugins := `{"type": "bridge", "bridge": "jf-` + name + `", ` + ipam + `}, {` + fast + `}`
 	if first {
 		plugins = `{` + fast + `, "capabilities": {"mac": true}, ` + ipam + `}`
