@@ -53,10 +53,10 @@ func (s *switchState) trigger() {
 	}
 }
 
-// run makes a pass at the start, after each trigger, and again after a failure.
+// run makes a pass at the start, after each trigger, again after a failure, and after passInterval.
 func (s *switchState) run(ctx context.Context) {
 	s.trigger()
-	var repeat <-chan time.Time // nil for a pass that is not repeated
+	var repeat <-chan time.Time
 	for {
 		select {
 		case <-ctx.Done():
@@ -72,10 +72,7 @@ func (s *switchState) run(ctx context.Context) {
 		case <-s.wake: // this pass is for it
 		default:
 		}
-		repeat = nil
-		if again := s.pass(ctx); again > 0 {
-			repeat = time.After(again)
-		}
+		repeat = time.After(min(cmp.Or(s.pass(ctx), passInterval), passInterval))
 	}
 }
 
@@ -198,6 +195,8 @@ func (s *switchState) readRecords(store *cnirecord.Store, p *passResult) (record
 // different.
 func (s *switchState) ensureAll(ctx context.Context, store *cnirecord.Store, records []*cnirecord.Record, found map[attachment]vswitch.Port, sandboxes map[string]bool, p *passResult) {
 	known := map[attachment]knownPort{}
+	session := &passSession{driver: s.driver}
+	defer session.close()
 	slots := make(chan struct{}, maxParallel)
 	results := make(chan ensured, len(records))
 	var group sync.WaitGroup
@@ -214,7 +213,7 @@ func (s *switchState) ensureAll(ctx context.Context, store *cnirecord.Store, rec
 		}
 		slots <- struct{}{}
 		group.Go(func() {
-			results <- s.ensure(ctx, store, record)
+			results <- s.ensure(ctx, session, store, record)
 			<-slots
 		})
 	}
@@ -237,7 +236,8 @@ func (s *switchState) ensureAll(ctx context.Context, store *cnirecord.Store, rec
 			}
 			continue
 		}
-		if !exists || before.Fault != "" {
+		// A port that cannot be ensured may exist with another bridge, or without any.
+		if r.err != nil || !exists || before.Fault != "" {
 			p.missing++
 		}
 	}
@@ -254,7 +254,7 @@ type ensured struct {
 
 // ensure ensures the port of a record, unless another process changes it, or has removed or replaced the record since
 // it was read.
-func (s *switchState) ensure(ctx context.Context, store *cnirecord.Store, record *cnirecord.Record) ensured {
+func (s *switchState) ensure(ctx context.Context, session *passSession, store *cnirecord.Store, record *cnirecord.Record) ensured {
 	unlock, err := store.LockRecord(record.Key, 0)
 	if errdefs.IsConflict(err) || err == nil && unlock == nil {
 		return ensured{record: record, changing: true}
@@ -267,9 +267,13 @@ func (s *switchState) ensure(ctx context.Context, store *cnirecord.Store, record
 	if now, err := store.Read(record.Key); err != nil || !reflect.DeepEqual(now, record) {
 		return ensured{record: record, changing: err == nil, err: err}
 	}
+	driver, err := session.open(ctx)
+	if err != nil {
+		return ensured{record: record, err: err}
+	}
 	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
-	port, err := s.driver.Ensure(ctx, *record.Port)
+	port, err := driver.Ensure(ctx, *record.Port)
 	if err != nil {
 		return ensured{record: record, err: err}
 	}

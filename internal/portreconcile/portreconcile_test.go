@@ -32,6 +32,7 @@ type memorySwitch struct {
 	refuse   error
 	onList   func()
 	onEnsure func()
+	hang     bool
 }
 
 func (m *memorySwitch) Ensure(_ context.Context, p vswitch.Port) (vswitch.Port, error) {
@@ -55,9 +56,15 @@ func (m *memorySwitch) Remove(_ context.Context, o vswitch.Owner) error {
 	return m.down
 }
 
-func (m *memorySwitch) List(context.Context) ([]vswitch.Port, error) {
+func (m *memorySwitch) List(ctx context.Context) ([]vswitch.Port, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.hang {
+		m.mu.Unlock()
+		<-ctx.Done()
+		m.mu.Lock()
+		return nil, ctx.Err()
+	}
 	list := slices.Collect(maps.Values(m.ports))
 	for i := range list { // a switch stores no more of the owner
 		list[i].Owner = vswitch.Owner{ContainerID: list[i].Owner.ContainerID, Interface: list[i].Owner.Interface}
@@ -384,6 +391,80 @@ func TestFailureIsReportedOnceAndRetried(t *testing.T) {
 	}
 	if f.state.status.Error != "" {
 		t.Errorf("found %+v", f.state.status)
+	}
+}
+
+// A port that exists on the switch and cannot be ensured, because its bridge is gone, is missing for its pod.
+func TestPortThatCannotBeEnsuredIsMissing(t *testing.T) {
+	f := newFixture(t)
+	r := f.attach("a")
+	f.sandboxes["a"] = true
+	f.wantEnsured("a")
+	p := *r.Port
+	p.Bridge = ""
+	f.ovs.ports[p.Name], f.ovs.refuse = p, errors.New("no bridge")
+	f.pass()
+	if f.state.status.Ports != 0 || f.state.status.Missing != 1 {
+		t.Errorf("found %+v", f.state.status)
+	}
+}
+
+// A switch that hangs, or changes a port without an event, is noticed within a minute.
+func TestChangeWithoutEventIsNoticedWithinAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		r := f.attach("a")
+		f.sandboxes["a"] = true
+		ctx, cancel := context.WithCancel(t.Context())
+		var ended sync.WaitGroup
+		ended.Go(func() { f.state.run(ctx) })
+		defer ended.Wait()
+		defer cancel()
+		time.Sleep(time.Second)
+		f.ovs.mu.Lock()
+		p := f.ovs.ports[r.Port.Name]
+		p.VLAN = 9
+		f.ovs.ports[p.Name] = p
+		f.ovs.mu.Unlock()
+		time.Sleep(time.Minute)
+		f.ovs.mu.Lock()
+		if got := f.ovs.ports[p.Name].VLAN; got != 7 {
+			t.Errorf("the VLAN is %d", got)
+		}
+		f.ovs.hang = true
+		f.ovs.mu.Unlock()
+		time.Sleep(time.Minute)
+		f.state.mu.Lock()
+		defer f.state.mu.Unlock()
+		if f.state.status.Answering || f.state.status.Error == "" {
+			t.Errorf("found %+v", f.state.status)
+		}
+	})
+}
+
+// sessionSwitch counts its sessions.
+type sessionSwitch struct {
+	*memorySwitch
+	opened, ended int
+}
+
+func (s *sessionSwitch) OpenSession(context.Context) (vswitch.Driver, func(), error) {
+	s.opened++
+	return s.memorySwitch, func() { s.ended++ }, nil
+}
+
+func TestPassOpensOneSession(t *testing.T) {
+	f := newFixture(t)
+	s := &sessionSwitch{memorySwitch: f.ovs}
+	f.state.driver = s
+	for _, name := range []string{"a", "b", "c"} {
+		f.attach(name)
+		f.sandboxes[name] = true
+	}
+	f.wantEnsured("a", "b", "c")
+	f.wantEnsured()
+	if s.opened != 1 || s.ended != 1 {
+		t.Errorf("opened %d sessions and ended %d", s.opened, s.ended)
 	}
 }
 

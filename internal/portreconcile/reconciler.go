@@ -15,6 +15,9 @@ import (
 const (
 	// settleTime is how long a pass waits after a change, so that changes that come together are one pass.
 	settleTime = 100 * time.Millisecond
+	// passInterval is the longest time between two passes. Switches have no event for some changes, and a switch that
+	// hangs has none. With listTimeout it is less than a minute.
+	passInterval = 45 * time.Second
 	// retryTime is the time after which a pass with failures is repeated.
 	retryTime = 5 * time.Second
 	// orphanTime is how long a port must be without record and sandbox before it is removed. It is longer

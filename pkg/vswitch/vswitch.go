@@ -82,6 +82,27 @@ type Driver interface {
 	List(ctx context.Context) ([]Port, error)
 }
 
+// LeftoverRemover is a Driver whose creation of a port has several steps, of which the first have no mark of the owner.
+type LeftoverRemover interface {
+	// RemoveWithLeftovers removes the port as Remove does, and objects without a mark that an interrupted creation of
+	// this port left. port is the port as it was requested.
+	RemoveWithLeftovers(ctx context.Context, port Port) error
+}
+
+// RemovePort removes a port that was requested from the driver, also if its creation was interrupted.
+func RemovePort(ctx context.Context, d Driver, port Port) error {
+	if r, ok := d.(LeftoverRemover); ok {
+		return r.RemoveWithLeftovers(ctx, port)
+	}
+	return d.Remove(ctx, port.Owner)
+}
+
+// SessionOpener is a Driver that can serve many calls on one connection to its switch.
+type SessionOpener interface {
+	// OpenSession returns a Driver with one connection, and a function that closes it. The connection ends with ctx.
+	OpenSession(ctx context.Context) (session Driver, end func(), err error)
+}
+
 // CleanupTime bounds the removal of a port whose creation failed.
 const CleanupTime = time.Second
 
@@ -125,7 +146,8 @@ func (s Switch) Refuse(p Port, field, said, remedy string, kind error) error {
 
 // Refusal is an error of a switch that answered.
 type Refusal struct {
-	// Switch is the switch's name in the node's configuration. Port is the port's name.
+	// Switch is the switch's name in the node's configuration. Port is the port's name, empty if the refusal concerns no
+	// single port.
 	Switch, Port string
 	// Field is the key whose value the switch refuses: of the network's configuration ("bridge", "mtu") or
 	// of the node's ("vswitches.ovs0.endpoint").
@@ -140,6 +162,9 @@ type Refusal struct {
 
 func (r *Refusal) Error() string {
 	text := fmt.Sprintf("vswitch %q refuses port %q", r.Switch, r.Port)
+	if r.Port == "" {
+		text = fmt.Sprintf("vswitch %q refuses the request", r.Switch)
+	}
 	for _, part := range []string{r.Field, r.Said, r.Remedy} {
 		if part != "" {
 			text += ": " + part
