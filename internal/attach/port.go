@@ -263,7 +263,7 @@ func (t *Attachment) removePort(ctx context.Context, r *cnirecord.Record) error 
 		return Fail(e.Code, e.Msg, "%s; port %s stays on vswitch %q: put the vswitch back into the node's configuration, or remove the port yourself and then the record %s",
 			e.Details, r.Port.Name, r.Switch, path.Join(t.StateDir, r.FileName()))
 	}
-	return t.switchError(driver.Remove(ctx, r.Port.Owner))
+	return t.switchError(vswitch.RemovePort(ctx, driver, *r.Port))
 }
 
 // listPorts lists Jackfield's ports on a vswitch in the node's configuration.

@@ -15,6 +15,7 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
+	"github.com/jackfield/jackfield/internal/deadline"
 	"github.com/jackfield/jackfield/internal/diag"
 )
 
@@ -25,6 +26,9 @@ const (
 	maxMessage = 1 << 20
 	// maxDetails bounds the messages that answer one dump.
 	maxDetails = 1 << 16
+
+	// connectPause is between two attempts to connect while the listen queue is full. VPP's has five places.
+	connectPause = 10 * time.Millisecond
 
 	frameHeaderSize = 16
 )
@@ -39,16 +43,28 @@ type connection struct {
 	stop  func() bool       // of the caller's context
 }
 
-// missingMessage returns the error for a message that VPP does not have as the driver knows it. It is an
-// errdefs.ErrNotImplemented.
-func missingMessage(name string) error {
-	return errdefs.ErrNotImplemented.WithMessage("VPP has no message " + name)
+// missingMessage returns the error for a message that VPP does not have as the driver knows it. It names VPP's version and
+// is an errdefs.ErrNotImplemented.
+func (c *connection) missingMessage(name string) error {
+	program := "VPP"
+	if c.knowsMessage(showVersion.request) && c.knowsMessage(showVersion.answer) {
+		var version showVersionReply
+		if err := c.call(showVersion, &version); err != nil {
+			return err
+		}
+		program += " " + diag.Excerpt(text(version.Version[:]), diag.MaxQuoted)
+	}
+	return errdefs.ErrNotImplemented.WithMessage(program + " has no message " + name)
 }
 
-// connect connects to VPP and reads the table of its messages. The connection is closed, and a call that waits ends,
-// when ctx ends.
+// connect connects to VPP and reads the table of its messages. It waits while VPP's listen queue is full. The connection
+// is closed, and a call that waits ends, when ctx ends.
 func connect(ctx context.Context, socket string) (*connection, error) {
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", socket)
+	for errors.Is(err, unix.EAGAIN) && ctx.Err() == nil {
+		deadline.Sleep(ctx, connectPause)
+		conn, err = new(net.Dialer).DialContext(ctx, "unix", socket)
+	}
 	if err != nil {
 		return nil, unavailable("connect", err)
 	}
@@ -110,7 +126,10 @@ func (c *connection) call(e exchange, reply any, request ...any) error {
 	name := e.request
 	replyID, ok := c.ids[e.answer]
 	if !ok {
-		return missingMessage(e.answer)
+		return c.missingMessage(e.answer)
+	}
+	if !c.knowsMessage(name) {
+		return c.missingMessage(name)
 	}
 	c.setDeadline()
 	number, err := c.request(name, request...)
@@ -147,7 +166,12 @@ func (c *connection) dump(e exchange, request any, found func(body []byte) error
 	detailsID, ok1 := c.ids[e.answer]
 	endID, ok2 := c.ids[controlPing.answer]
 	if !ok1 || !ok2 {
-		return missingMessage(e.answer)
+		return c.missingMessage(e.answer)
+	}
+	for _, message := range []string{name, controlPing.request} {
+		if !c.knowsMessage(message) {
+			return c.missingMessage(message)
+		}
 	}
 	c.setDeadline()
 	number, err := c.request(name, request)
@@ -174,14 +198,10 @@ func (c *connection) dump(e exchange, request any, found func(body []byte) error
 	return unavailable(name, errdefs.ErrUnknown.WithMessage(fmt.Sprintf("more than %d messages in reply", maxDetails)))
 }
 
-// request sends a message and returns its context, by which its reply is known.
+// request sends a message that VPP has, and returns its context, by which its reply is known.
 func (c *connection) request(name string, body ...any) (number uint32, err error) {
-	id, ok := c.ids[name]
-	if !ok {
-		return 0, missingMessage(name)
-	}
 	c.last++
-	message := binary.BigEndian.AppendUint16(nil, id)
+	message := binary.BigEndian.AppendUint16(nil, c.ids[name])
 	message = binary.BigEndian.AppendUint32(message, c.index)
 	message = binary.BigEndian.AppendUint32(message, c.last)
 	for _, part := range body {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,8 +21,11 @@ import (
 
 const maxBridge = 1<<24 - 1
 
-// Driver creates ports on one VPP. It keeps no state; each call opens a connection of its own. All fields are required.
-type Driver struct{ vswitch.Switch }
+// Driver creates ports on one VPP. It keeps no state. Each call opens a connection of its own, except in a session.
+type Driver struct {
+	vswitch.Switch
+	session *session // nil for a connection for each call
+}
 
 // Ensure implements vswitch.Driver. VPP creates a socket before it answers, so an interface that is up is usable.
 // MAC is the container's: VPP's bridge domains learn it, and nothing is set. The application chooses the queues of
@@ -53,6 +57,9 @@ func (d *Driver) ensure(ctx context.Context, c *connection, port vswitch.Port, b
 		return vswitch.Port{}, d.Refuse(port, "bridge", "VPP has no bridge domain "+port.Bridge,
 			`create it with "vppctl create bridge-domain `+port.Bridge+`", in VPP's startup file as well`, errdefs.ErrNotFound)
 	}
+	if err := c.requireMessages(port.Type); err != nil {
+		return vswitch.Port{}, err
+	}
 	have := v.owned(port.Owner)
 	if have != nil && !isSameSocket(have.Port, port) {
 		if err := c.delete(have); err != nil {
@@ -80,9 +87,29 @@ func (d *Driver) ensure(ctx context.Context, c *connection, port vswitch.Port, b
 		return have.Port, nil
 	}
 	if created {
-		err = vswitch.CleanUp(ctx, err, func(ctx context.Context) error { return d.remove(ctx, port.Owner) })
+		// The connection may be the reason of the failure.
+		fresh := *d
+		fresh.session = nil
+		err = vswitch.CleanUp(ctx, err, func(ctx context.Context) error { return fresh.remove(ctx, port) })
 	}
 	return vswitch.Port{}, err
+}
+
+// requireMessages returns an error if a message is missing that the life of a port needs. Otherwise a port could be
+// created that cannot be found or deleted.
+func (c *connection) requireMessages(protocol vswitch.Type) error {
+	needed := []exchange{createVhostUserIf, swInterfaceVhostUserDump, deleteVhostUserIf}
+	if protocol == vswitch.Memif {
+		needed = []exchange{memifSocketFilenameAddDel, memifSocketFilenameDump, memifCreate, memifDump, memifDelete, swInterfaceTagAddDel}
+	}
+	for _, e := range append(needed, swInterfaceSetFlags, swInterfaceSetL2Bridge, swInterfaceSetMTU) {
+		for _, message := range []string{e.request, e.answer} {
+			if !c.knowsMessage(message) {
+				return c.missingMessage(message)
+			}
+		}
+	}
+	return nil
 }
 
 // findInterface returns the owner's interface, which exists, as VPP has it now.
@@ -118,7 +145,7 @@ func (d *Driver) create(c *connection, v *inventory, port vswitch.Port) error {
 			continue
 		}
 		// A memif gets its tag after its creation. One without a tag that nobody has used is what an earlier call left.
-		if i.Type == vswitch.Memif && isSameSocket(i.Port, port) && !i.tagged && !i.up && i.Bridge == "" {
+		if i.isLeftoverOf(port) {
 			return c.setTag(i.index, port.Owner)
 		}
 		return d.Refuse(port, "device.path", fmt.Sprintf("another interface of VPP uses the socket %q", port.Socket),
@@ -219,24 +246,65 @@ func ignoreMissing(err error, missing int32) error {
 
 // Remove implements vswitch.Driver. VPP leaves the socket of a memif behind.
 func (d *Driver) Remove(ctx context.Context, owner vswitch.Owner) error {
-	return d.explain(vswitch.Port{Name: vswitch.PortName(owner)}, d.remove(ctx, owner))
+	return d.RemoveWithLeftovers(ctx, vswitch.Port{Name: vswitch.PortName(owner), Owner: owner})
 }
 
-func (d *Driver) remove(ctx context.Context, owner vswitch.Owner) error {
+// RemoveWithLeftovers implements vswitch.LeftoverRemover. A memif gets its tag after its creation, and its socket has
+// no tag.
+func (d *Driver) RemoveWithLeftovers(ctx context.Context, port vswitch.Port) error {
+	return d.explain(port, d.remove(ctx, port))
+}
+
+func (d *Driver) remove(ctx context.Context, port vswitch.Port) error {
 	return d.withConnection(ctx, func(c *connection) error {
 		v, err := c.readInventory()
+		if errdefs.IsNotImplemented(err) {
+			// This VPP has another version than the one that created the port. It has restarted since, without its ports.
+			return nil
+		}
 		if err != nil {
 			return err
 		}
-		have := v.owned(owner)
-		if have == nil {
-			return nil
+		if have := v.owned(port.Owner); have != nil {
+			if err := c.delete(have); err != nil {
+				return err
+			}
+			if have.SwitchListens {
+				if err := vswitch.RemoveStaleSocket(d.Host, have.Type, have.Socket); err != nil {
+					return err
+				}
+			}
+			delete(v.interfaces, have.index)
 		}
-		if err := c.delete(have); err != nil || !have.SwitchListens {
-			return err
-		}
-		return vswitch.RemoveStaleSocket(d.Host, have.Type, have.Socket)
+		return c.removeMemifLeftovers(v, port)
 	})
+}
+
+// removeMemifLeftovers deletes an interface without a tag, and sockets without an interface, that an interrupted creation
+// of the port left.
+func (c *connection) removeMemifLeftovers(v *inventory, port vswitch.Port) error {
+	if port.Type != vswitch.Memif || port.Socket == "" {
+		return nil
+	}
+	for _, i := range v.interfaces {
+		if i.isLeftoverOf(port) {
+			if err := c.delete(i); err != nil {
+				return err
+			}
+			delete(v.memifSockets, i.memifSocket)
+		}
+	}
+	for id, path := range v.memifSockets {
+		used := slices.ContainsFunc(slices.Collect(maps.Values(v.interfaces)), func(i *swInterface) bool {
+			return i.Type == vswitch.Memif && i.memifSocket == id
+		})
+		if path == port.Socket && !used {
+			if err := c.deleteMemifSocket(id); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // List implements vswitch.Driver.
@@ -260,6 +328,9 @@ func (d *Driver) List(ctx context.Context) ([]vswitch.Port, error) {
 
 // withConnection runs f with a connection.
 func (d *Driver) withConnection(ctx context.Context, f func(*connection) error) error {
+	if d.session != nil {
+		return d.session.run(f)
+	}
 	c, err := connect(ctx, d.Socket())
 	if err != nil {
 		return err
@@ -307,9 +378,13 @@ func (d *Driver) explain(p vswitch.Port, err error) error {
 	case errdefs.IsUnavailable(err):
 		return &vswitch.UnavailableError{Switch: d.Name, Endpoint: d.Socket(), Err: err}
 	case errors.As(err, &result):
-		return d.Refuse(p, fieldOf(result.message), err.Error(), "see VPP's log", result.Unwrap())
+		field, remedy := fieldOf(result.message), `see "vppctl show logging"`
+		if field == "socketDir" {
+			remedy = "check that VPP sees this directory at the same path and can write to it; " + remedy
+		}
+		return d.Refuse(p, field, err.Error(), remedy, result.Unwrap())
 	case errdefs.IsNotImplemented(err): // a message
-		return d.Refuse(p, "", err.Error(), "load VPP's plugins for vhost-user and memif; Jackfield knows the messages of VPP 26.06", errdefs.ErrNotImplemented)
+		return d.Refuse(p, "", err.Error(), "load VPP's plugins for vhost-user and memif; Jackfield supports VPP 23.06 to 26.06", errdefs.ErrNotImplemented)
 	}
 	return fmt.Errorf("vswitch %q: %w", d.Name, err)
 }
@@ -321,7 +396,7 @@ func fieldOf(message string) string {
 		return "mtu"
 	case swInterfaceSetL2Bridge.request:
 		return "bridge"
-	case memifSocketFilenameAddDel.request, createVhostUserIf.request:
+	case memifSocketFilenameAddDel.request, memifCreate.request, createVhostUserIf.request:
 		return "socketDir"
 	}
 	return ""

@@ -22,8 +22,15 @@ type swInterface struct {
 
 // inventory is what VPP has.
 type inventory struct {
-	interfaces map[uint32]*swInterface
-	bridges    map[uint32]bool
+	interfaces   map[uint32]*swInterface
+	bridges      map[uint32]bool
+	memifSockets map[uint32]string // paths by VPP's numbers
+}
+
+// isLeftoverOf reports whether an interface is one that an interrupted creation of the port left: a memif on the port's
+// socket without tag that nobody has used.
+func (i *swInterface) isLeftoverOf(port vswitch.Port) bool {
+	return i.Type == vswitch.Memif && isSameSocket(i.Port, port) && !i.tagged && !i.up && i.Bridge == ""
 }
 
 // owned returns the owner's interface, or nil.
@@ -38,7 +45,7 @@ func (v *inventory) owned(owner vswitch.Owner) *swInterface {
 
 // readInventory reads VPP's interfaces and bridge domains. A plugin that is not loaded has no interfaces.
 func (c *connection) readInventory() (*inventory, error) {
-	v := &inventory{interfaces: map[uint32]*swInterface{}, bridges: map[uint32]bool{}}
+	v := &inventory{interfaces: map[uint32]*swInterface{}, bridges: map[uint32]bool{}, memifSockets: map[uint32]string{}}
 	details := map[uint32]swInterfaceDetailsMessage{}
 	err := c.dump(swInterfaceDump, swInterfaceDumpMessage{SwIfIndex: anyIndex}, func(body []byte) error {
 		var m swInterfaceDetailsMessage
@@ -73,7 +80,7 @@ func (c *connection) readInventory() (*inventory, error) {
 		}
 	}
 	if c.knowsMessage(memifDump.request) {
-		if err := c.readMemifs(add); err != nil {
+		if err := c.readMemifs(v.memifSockets, add); err != nil {
 			return nil, err
 		}
 	}
@@ -98,8 +105,8 @@ func (c *connection) readInventory() (*inventory, error) {
 	return v, err
 }
 
-func (c *connection) readMemifs(add func(index uint32, port vswitch.Port, memifSocket uint32)) error {
-	sockets := map[uint32]string{}
+// readMemifs reads the memif sockets, and the interfaces, for each of which it calls add.
+func (c *connection) readMemifs(sockets map[uint32]string, add func(index uint32, port vswitch.Port, memifSocket uint32)) error {
 	err := c.dump(memifSocketFilenameDump, struct{}{}, func(body []byte) error {
 		var m memifSocketFilenameDetailsMessage
 		_, err := decode(body, &m)

@@ -32,6 +32,7 @@ var (
 	memifCreate               = exchange{"memif_create_v2_8c7de5f7", "memif_create_v2_reply_5383d31f"}
 	memifDelete               = exchange{"memif_delete_f9e6675e", "memif_delete_reply_e8d4e804"}
 	memifDump                 = exchange{"memif_dump_51077d14", "memif_details_da34feb9"}
+	showVersion               = exchange{"show_version_51077d14", "show_version_reply_c919bde1"}
 )
 
 const (
@@ -56,6 +57,12 @@ type retvalReply struct{ Retval int32 }
 type indexReply struct {
 	Retval int32
 	Index  uint32
+}
+
+type showVersionReply struct {
+	Retval                      int32
+	Program, Version, BuildDate [32]byte
+	BuildDirectory              [256]byte
 }
 
 type wantInterfaceEventsMessage struct{ Enable, PID uint32 }

@@ -24,8 +24,8 @@ func (d *Driver) Watch(ctx context.Context, changed func()) error {
 	return vswitch.WatchConnections(ctx, reconnectPause, func() { d.readEvents(ctx, changed) })
 }
 
-// readEvents calls changed after it connects and again after startupTime, for each interface that is deleted, and when the
-// connection ends.
+// readEvents calls changed after it connects and again after startupTime, for each interface that is deleted or set down,
+// and when the connection ends.
 func (d *Driver) readEvents(ctx context.Context, changed func()) {
 	c, err := connect(ctx, d.Socket())
 	if err != nil {
@@ -53,7 +53,8 @@ func (d *Driver) readEvents(ctx context.Context, changed func()) {
 		if _, err := decode(body, &event); err != nil {
 			return
 		}
-		if event.Deleted {
+		// An application that connects or disconnects changes the link alone.
+		if event.Deleted || event.Flags&adminUp == 0 {
 			changed()
 		}
 	}

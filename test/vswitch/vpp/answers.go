@@ -8,7 +8,6 @@ import (
 	"maps"
 	"net"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -55,6 +54,8 @@ func (s *Server) carryOut(conn net.Conn, name string, request values) ([]reply, 
 		return []reply{{"sockclnt_create_reply", values{"index": uint64(7), "count": uint64(len(table)), "message_table": table}}}, nil
 	case "control_ping":
 		return result(0), nil
+	case "show_version":
+		return []reply{{"show_version_reply", values{"program": "vpe", "version": s.Version}}}, nil
 	case "want_interface_events":
 		s.conns[conn] = uint64(number("pid"))
 		return result(0), nil
@@ -65,7 +66,7 @@ func (s *Server) carryOut(conn net.Conn, name string, request values) ([]reply, 
 	case "create_vhost_user_if_v2":
 		for _, other := range s.interfaces {
 			if other.Type == "vhost-user" && other.Socket == words("sock_filename") {
-				return created(-79, 0), nil
+				return created(-79, other.Index), nil
 			}
 		}
 		i := Interface{Type: "vhost-user", Socket: words("sock_filename"), Listens: truth("is_server"), Tag: words("tag")}
@@ -93,12 +94,9 @@ func (s *Server) carryOut(conn net.Conn, name string, request values) ([]reply, 
 			delete(s.sockets, id)
 			return created(0, id), nil
 		}
-		if fi, err := os.Stat(filepath.Dir(s.Root + words("socket_filename"))); err != nil || !fi.IsDir() {
-			return created(-73, 0), nil
-		}
 		if id == 0xffffffff {
-			id = s.next
-			s.next++
+			s.socketID = s.socketID*1664525 + 1013904223 // the same numbers after each start
+			id = s.socketID
 		}
 		s.sockets[id] = words("socket_filename")
 		return created(0, id), nil
@@ -126,6 +124,7 @@ func (s *Server) carryOut(conn net.Conn, name string, request values) ([]reply, 
 			return result(-2), nil
 		}
 		i.Up = number("flags")&1 != 0
+		s.notify(values{"sw_if_index": uint64(i.Index), "flags": uint64(number("flags") & 1)})
 		return result(0), nil
 	case "sw_interface_set_mtu":
 		if i == nil {
@@ -136,8 +135,12 @@ func (s *Server) carryOut(conn net.Conn, name string, request values) ([]reply, 
 		return result(0), nil
 	case "sw_interface_set_l2_bridge":
 		i := s.interfaces[number("rx_sw_if_index")]
-		if i == nil || !truth("enable") {
+		if i == nil {
 			return result(-2), nil
+		}
+		i.Bridge = 0
+		if !truth("enable") {
+			return result(0), nil
 		}
 		i.Bridge = number("bd_id")
 		s.bridges[i.Bridge] = true // VPP creates what is missing
@@ -149,16 +152,20 @@ func (s *Server) carryOut(conn net.Conn, name string, request values) ([]reply, 
 // create adds an interface, and its socket if VPP listens.
 func (s *Server) create(i *Interface) int {
 	if i.Listens {
-		if err := os.Remove(s.Root + i.Socket); err != nil && !os.IsNotExist(err) {
-			return -12
-		}
-		network := "unix"
+		network, failed := "unix", -12
 		if i.Type == "memif" {
-			network = "unixpacket"
+			network, failed = "unixpacket", -14
+			if fi, err := os.Lstat(s.Root + i.Socket); err == nil && fi.Mode()&os.ModeSocket == 0 {
+				return failed
+			}
+		}
+		// VPP removes the socket of another process, too.
+		if err := os.Remove(s.Root + i.Socket); err != nil && !os.IsNotExist(err) {
+			return failed
 		}
 		l, err := net.Listen(network, s.Root+i.Socket)
 		if err != nil {
-			return -12
+			return failed
 		}
 		l.(*net.UnixListener).SetUnlinkOnClose(false)
 		i.listener = l
@@ -169,15 +176,21 @@ func (s *Server) create(i *Interface) int {
 	return 0
 }
 
-// remove deletes an interface, and tells the clients that want events.
+// remove deletes an interface.
 func (s *Server) remove(index uint32) {
 	s.interfaces[index].close()
 	delete(s.interfaces, index)
+	s.notify(values{"sw_if_index": uint64(index), "deleted": true})
+}
+
+// notify sends an event of an interface to the clients that want events.
+func (s *Server) notify(event values) {
 	for conn, pid := range s.conns {
 		if pid == 0 {
 			continue
 		}
-		frame, err := s.frame(reply{"sw_interface_event", values{"pid": pid, "sw_if_index": uint64(index), "deleted": true}}, nil)
+		event["pid"] = pid
+		frame, err := s.frame(reply{"sw_interface_event", event}, nil)
 		if err != nil {
 			s.tb.Error(err)
 		}

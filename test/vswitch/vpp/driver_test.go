@@ -179,7 +179,7 @@ func TestEnsureRefusesWhatVPPCannotDo(t *testing.T) {
 		{"bridge with another spelling", func(p *vswitch.Port) { p.Bridge = "01" }, "bridge", errdefs.ErrInvalidArgument, "use a number"},
 		{"no bridge", func(p *vswitch.Port) { p.Bridge = "9" }, "bridge", errdefs.ErrNotFound, "vppctl create bridge-domain 9"},
 		{"long path", func(p *vswitch.Port) { p.Socket = dir + strings.Repeat("/long", 30) }, "socketDir", errdefs.ErrInvalidArgument, "at most 107"},
-		{"no directory", func(p *vswitch.Port) { p.Type, p.Socket = vswitch.Memif, dir+"/missing/sock" }, "socketDir", errdefs.ErrInvalidArgument, "invalid argument (-73)"},
+		{"no directory", func(p *vswitch.Port) { p.Type, p.Socket = vswitch.Memif, dir+"/missing/sock" }, "socketDir", errdefs.ErrFailedPrecondition, "system call failed (-14): check that VPP sees"},
 		{"a file in the way", func(p *vswitch.Port) { p.Socket = "/etc/passwd" }, "device.path", errdefs.ErrAlreadyExists, "not a socket"},
 		{"another process' socket", func(p *vswitch.Port) { p.Socket = s.Socket }, "device.path", errdefs.ErrAlreadyExists, "another process"},
 		{"long container ID", func(p *vswitch.Port) {
@@ -438,7 +438,7 @@ func TestRefusedCallLeavesNothing(t *testing.T) {
 		{vswitch.VhostUser, "sw_interface_set_l2_bridge", "bridge"},
 		{vswitch.VhostUser, "sw_interface_set_flags", ""},
 		{vswitch.Memif, "memif_socket_filename_add_del_v2", "socketDir"},
-		{vswitch.Memif, "memif_create_v2", ""},
+		{vswitch.Memif, "memif_create_v2", "socketDir"},
 		{vswitch.Memif, "sw_interface_tag_add_del", ""},
 		{vswitch.Memif, "sw_interface_set_mtu", "mtu"},
 	} {
@@ -492,4 +492,161 @@ func TestEveryCallClosesItsConnection(t *testing.T) {
 			t.Fatalf("%d connections are open", s.Connections())
 		}
 	}
+}
+
+// VPP's listen queue has five places. A client waits for its turn until its own time is up.
+func TestFullListenQueueIsWaitedFor(t *testing.T) {
+	s, d, dir := start(t)
+	s.Stop()
+	var wg sync.WaitGroup
+	for i := range 40 {
+		wg.Go(func() {
+			if _, err := d.Ensure(t.Context(), newPort(dir, i)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	time.Sleep(200 * time.Millisecond) // the queue fills
+	s.Continue()
+	wg.Wait()
+	if n := len(s.Interfaces()); n != 40 {
+		t.Errorf("VPP has %d interfaces", n)
+	}
+	s.Stop()
+	defer s.Continue()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	for range 10 {
+		wg.Go(func() {
+			if _, err := d.List(ctx); !errors.Is(err, errdefs.ErrUnavailable) || ctx.Err() == nil {
+				t.Errorf("List: %v, before its time was up: %v", err, ctx.Err() == nil)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func TestSessionHasOneConnection(t *testing.T) {
+	s, d, dir := start(t)
+	one, end, err := d.OpenSession(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer end()
+	var wg sync.WaitGroup
+	s.Calls()
+	for i := range 20 {
+		wg.Go(func() {
+			if _, err := one.Ensure(t.Context(), newPort(dir, i)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if slices.Contains(s.Calls(), "sockclnt_create") || len(s.Interfaces()) != 20 {
+		t.Errorf("VPP has %d interfaces, and another client has connected", len(s.Interfaces()))
+	}
+	// A port that fails is removed, and its session goes on.
+	s.SetFault("sw_interface_set_flags", vpp.Fault{Retval: -7})
+	if _, err := one.Ensure(t.Context(), newPort(dir, 20)); err == nil || len(s.Interfaces()) != 20 {
+		t.Errorf("Ensure: %v; VPP has %d interfaces", err, len(s.Interfaces()))
+	}
+	s.SetFault("sw_interface_set_flags", vpp.Fault{})
+	s.SetFault("sw_interface_dump", vpp.Fault{Close: true})
+	for range 2 {
+		if _, err := one.List(t.Context()); !errors.Is(err, errdefs.ErrUnavailable) {
+			t.Errorf("List: %v", err)
+		}
+	}
+}
+
+// An ADD that is killed between two messages leaves a memif without a tag, or only its socket.
+func TestRemoveDeletesWhatAnInterruptedCreationLeft(t *testing.T) {
+	for _, message := range []string{"memif_socket_filename_add_del_v2", "memif_create_v2", "sw_interface_tag_add_del"} {
+		for _, listens := range []bool{true, false} {
+			t.Run(fmt.Sprint(message, listens), func(t *testing.T) {
+				s, d, dir := start(t)
+				p := newPort(dir, 1)
+				p.Type, p.SwitchListens = vswitch.Memif, listens
+				foreign := s.AddInterface(vpp.Interface{Type: "memif", Socket: "/run/x", Listens: true})
+				// The process ends when its request is carried out, so it cleans up nothing.
+				s.SetFault(message, vpp.Fault{Silent: true})
+				ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+				defer cancel()
+				if _, err := d.Ensure(ctx, p); err == nil {
+					t.Fatal("Ensure succeeds")
+				}
+				s.SetFault(message, vpp.Fault{})
+				if err := vswitch.RemovePort(t.Context(), d, p); err != nil {
+					t.Fatal(err)
+				}
+				if have := s.Interfaces(); len(have) != 1 || have[0].Index != foreign || s.MemifSockets() != 0 {
+					t.Errorf("left %+v, %d memif sockets", have, s.MemifSockets())
+				}
+			})
+		}
+	}
+}
+
+// Whoever has used a memif without a tag owns it.
+func TestRemoveKeepsForeignMemifOnThePortsSocket(t *testing.T) {
+	s, d, dir := start(t)
+	p := newPort(dir, 1)
+	p.Type, p.SwitchListens = vswitch.Memif, false
+	for _, foreign := range []vpp.Interface{
+		{Up: true}, {Bridge: 2}, {Tag: "uplink"}, {Listens: true},
+	} {
+		foreign.Type, foreign.Socket = "memif", p.Socket
+		index := s.AddInterface(foreign)
+		if err := vswitch.RemovePort(t.Context(), d, p); err != nil {
+			t.Fatal(err)
+		}
+		if have := s.Interfaces(); len(have) != 1 {
+			t.Fatalf("VPP has %+v, and had %+v", have, foreign)
+		}
+		s.Delete(index)
+	}
+}
+
+func TestUnknownVersionIsNamed(t *testing.T) {
+	s, d, dir := start(t)
+	s.Kill()
+	s.Without, s.Version = []string{"sw_interface_dump"}, "27.10-release"
+	s.Restart()
+	_, err := d.List(t.Context())
+	const want = `vswitch "vpp0" refuses the request: VPP 27.10-release has no message sw_interface_dump_aa610c27: `
+	if !errors.Is(err, errdefs.ErrNotImplemented) || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("List: %v, want %q", err, want)
+	}
+	// That VPP has none of the ports that the driver created on another version.
+	if err := d.Remove(t.Context(), newPort(dir, 1).Owner); err != nil {
+		t.Errorf("Remove: %v", err)
+	}
+}
+
+// A memif that could be created and not be found is not created.
+func TestPortIsNotCreatedWithoutTheMessagesToFindIt(t *testing.T) {
+	s, d, dir := start(t)
+	s.Kill()
+	s.Without = []string{"memif_dump"}
+	s.Restart()
+	s.AddBridge(1)
+	p := newPort(dir, 1)
+	p.Type = vswitch.Memif
+	if _, err := d.Ensure(t.Context(), p); !errors.Is(err, errdefs.ErrNotImplemented) || !strings.Contains(err.Error(), "memif_dump_") {
+		t.Errorf("Ensure: %v", err)
+	}
+	if len(s.Interfaces()) != 0 || s.MemifSockets() != 0 {
+		t.Errorf("left %+v, %d memif sockets", s.Interfaces(), s.MemifSockets())
+	}
+}
+
+func TestWatchReportsInterfaceThatIsSetDown(t *testing.T) {
+	s, d, dir := start(t)
+	ensure(t, d, newPort(dir, 1))
+	changes := watch(t, d)
+	waitForChange(t, changes) // the connection
+	waitForChange(t, changes) // VPP has had time to read its startup file
+	s.SetDown(s.Interfaces()[0].Index)
+	waitForChange(t, changes)
 }

@@ -4,6 +4,7 @@ package vpp
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -13,6 +14,8 @@ import (
 	"slices"
 	"sync"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // Fault is what goes wrong with the reply to a message.
@@ -46,6 +49,8 @@ type Server struct {
 	Socket string
 	// Root is the directory that the sockets' paths are below; empty: "/".
 	Root string
+	// Version is VPP's version.
+	Version string
 	// Without has the messages that this VPP does not know.
 	Without []string
 
@@ -63,6 +68,7 @@ type Server struct {
 	bridges    map[uint32]bool
 	sockets    map[uint32]string
 	next       uint32
+	socketID   uint32 // the last that VPP chose
 	faults     map[string]Fault
 	calls      []string
 	dropped    []string
@@ -76,7 +82,7 @@ func Start(tb testing.TB, dir string) *Server {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	s := &Server{tb: tb, defs: defs, Socket: filepath.Join(dir, "api.sock"), faults: map[string]Fault{}, offset: 100}
+	s := &Server{tb: tb, defs: defs, Socket: filepath.Join(dir, "api.sock"), Version: "26.06-release", faults: map[string]Fault{}, offset: 100}
 	s.Restart()
 	tb.Cleanup(func() {
 		s.Kill()
@@ -94,6 +100,7 @@ func (s *Server) Restart() {
 	defer s.mu.Unlock()
 	s.interfaces = map[uint32]*Interface{0: {Type: "local"}}
 	s.bridges, s.sockets, s.next = map[uint32]bool{}, map[uint32]string{0: "/run/vpp/memif.sock"}, 1
+	s.socketID = 0
 	s.ids, s.names, s.conns = map[string]uint16{}, map[uint16]string{}, map[net.Conn]uint64{}
 	s.offset += 7
 	for i, name := range slices.Sorted(maps.Keys(s.defs.Messages)) {
@@ -109,6 +116,9 @@ func (s *Server) Restart() {
 		s.tb.Fatal(err)
 	}
 	l.(*net.UnixListener).SetUnlinkOnClose(false)
+	if err := setBacklog(l.(*net.UnixListener), 5); err != nil {
+		s.tb.Fatal(err)
+	}
 	s.listener = l
 	s.running.Go(func() {
 		for {
@@ -123,6 +133,23 @@ func (s *Server) Restart() {
 		}
 	})
 }
+
+// setBacklog sets the length of a listen queue.
+func setBacklog(l *net.UnixListener, length int) error {
+	raw, err := l.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var listenErr error
+	err = raw.Control(func(fd uintptr) { listenErr = unix.Listen(int(fd), length) })
+	return errors.Join(err, listenErr)
+}
+
+// Stop stops VPP as SIGSTOP does. Continue continues it.
+func (s *Server) Stop() { s.mu.Lock() }
+
+// Continue continues VPP after Stop.
+func (s *Server) Continue() { s.mu.Unlock() }
 
 // Kill ends VPP as a crash does: sockets stay behind.
 func (s *Server) Kill() {
@@ -159,6 +186,14 @@ func (s *Server) AddInterface(i Interface) uint32 {
 	s.next++
 	s.interfaces[i.Index] = &i
 	return i.Index
+}
+
+// SetDown sets an interface down as an administrator does.
+func (s *Server) SetDown(index uint32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.interfaces[index].Up = false
+	s.notify(values{"sw_if_index": uint64(index)})
 }
 
 // Delete deletes an interface as an administrator does.
