@@ -101,11 +101,22 @@ func jsonLogFile(args []string) string {
 }
 
 // openRuntimeStderr opens the runtime's standard error. If it cannot, it returns the hook's own.
+//
+// A file is shared with the runtime: the runtime would write over text that another descriptor appends, because its own offset
+// stays. Anything else is opened, so that it can be non-blocking.
 func openRuntimeStderr() *os.File {
-	fd, err := unix.Open("/proc/"+strconv.Itoa(os.Getppid())+"/fd/2", unix.O_WRONLY|unix.O_APPEND|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	name := "/proc/" + strconv.Itoa(os.Getppid()) + "/fd/2"
+	open := func() (int, error) {
+		return unix.Open(name, unix.O_WRONLY|unix.O_APPEND|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	}
+	first, second := open, dupParentStderr // cannot be opened: a socket, or a terminal of root under rootless Podman
+	var st unix.Stat_t
+	if unix.Stat(name, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG {
+		first, second = dupParentStderr, open
+	}
+	fd, err := first()
 	if err != nil {
-		// A socket, or a file of another user: rootless Podman in a terminal of root.
-		fd, err = dupParentStderr()
+		fd, err = second()
 	}
 	if err != nil {
 		return os.Stderr
