@@ -113,6 +113,8 @@ func Examine(ctx context.Context, opts Options) []Finding {
 	d.runCheck("cdi", checkTimeout, (*doctor).checkCDI)
 	d.runCheck("hooks", checkTimeout, (*doctor).checkHooks)
 	d.runCheck("device-info", checkTimeout, (*doctor).checkDeviceInfo)
+	d.runCheck("multus", checkTimeout, (*doctor).checkMultus)
+	d.runCheck("networks", checkTimeout, (*doctor).checkNetworks)
 	d.runCheck("claims", checkTimeout, (*doctor).checkClaims)
 	if d.snapshot != nil {
 		d.runCheck("orphans", checkTimeout, (*doctor).checkOrphans)

@@ -37,6 +37,10 @@ func (d *doctor) checkPlugin() {
 		d.report("plugin", Note, "it registers by itself when the runtime listens (nri, above)", unregistered, node.PID)
 	case !node.Registered:
 		d.report("plugin", Error, "see its log; is its --nri-socket the socket of the runtime (nri, above)?", unregistered, node.PID)
+	case node.Runtime.Limitation() != "":
+		d.report("plugin", Error, "run these containers with containerd or CRI-O, or with Podman and jackfield-hook", "jackfield-nri %s is registered with %s %s: %s",
+			node.Version, node.Runtime.Name, node.Runtime.Version, node.Runtime.Limitation())
+		return
 	case node.Runtime == nil:
 		d.report("plugin", Unknown, "use the doctor of jackfield-nri's own version", "jackfield-nri %s is registered, and does not say with which runtime", node.Version)
 	default:

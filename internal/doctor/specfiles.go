@@ -11,6 +11,8 @@ import (
 
 	"github.com/jackfield/jackfield/internal/devicemetadata"
 	"github.com/jackfield/jackfield/internal/diag"
+	"github.com/jackfield/jackfield/internal/status"
+	"github.com/jackfield/jackfield/pkg/attachment"
 	"github.com/jackfield/jackfield/pkg/cdiregistry"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 	"github.com/jackfield/jackfield/pkg/hooksd"
@@ -48,6 +50,9 @@ func (d *doctor) checkCDI() {
 	}
 	for _, f := range d.snapshot.Ignored() {
 		d.report("cdi", Warning, "rename it, or add the extension to cdi.extensions", "%s", f.String())
+	}
+	for _, f := range d.snapshot.Shadowed() {
+		d.report("cdi", Note, "unless that is meant, remove one of the two", "%s", f.String())
 	}
 	if d.IsPod && len(d.snapshot.Files()) > 0 {
 		d.report("cdi", Note, "run doctor on the node", "not checked in a pod: whether mount sources and hook programs of CDI files exist on the host")
@@ -133,6 +138,27 @@ func (d *doctor) checkDeviceInfo() {
 	d.reportFaults("device-info", "its writer has to correct it", faults)
 	if len(faults) == 0 {
 		d.reportOK("device-info", "%s of network attachments, %d of device plugins", diag.Count(len(networks), "file"), len(plugins))
+	}
+}
+
+// checkMultus checks Multus' records of sandboxes. Without its record, no rule that names networks applies to a sandbox.
+func (d *doctor) checkMultus() {
+	if d.cfg.Multus.CacheDir == "" {
+		return
+	}
+	faults, err := attachment.CheckMultusRecords(d.Host, d.cfg.Multus.CacheDir)
+	d.reportUnread("multus", err)
+	for i, id := range slices.Sorted(maps.Keys(faults)) {
+		if i == maxReported {
+			d.report("multus", Warning, "", "and %d more", len(faults)-maxReported)
+			return
+		}
+		isLiving := d.node != nil && slices.ContainsFunc(d.node.Sandboxes, func(s status.Sandbox) bool { return s.ID == id })
+		severity := Warning
+		if isLiving {
+			severity = Error
+		}
+		d.report("multus", severity, "", "%v", faults[id])
 	}
 }
 

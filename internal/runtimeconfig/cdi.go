@@ -41,3 +41,16 @@ func (c *CRIO) CDI() (cdi CDI, on bool) {
 	}
 	return CDI{Dirs: defaultCDIDirs}, true
 }
+
+// CNIConfDir returns where containerd or CRI-O reads CNI configuration files.
+func CNIConfDir(containerd, crio Settings) string {
+	for _, table := range criTables {
+		if dir := containerd.Get("plugins", table, "cni", "conf_dir"); dir.IsSet() {
+			return dir.Value
+		}
+	}
+	if dir := crio.Get("crio", "network", "network_dir"); dir.IsSet() {
+		return dir.Value
+	}
+	return "/etc/cni/net.d"
+}

@@ -73,6 +73,15 @@ type Runtime struct {
 	NRI     string `json:"nri,omitempty"` // "" where it is unknown
 }
 
+// Limitation returns why containers of the runtime get nothing from the plugin; "" for a runtime that applies what NRI
+// plugins request. dockerd applies variables and mounts only, and drops the rest without an error.
+func (r *Runtime) Limitation() string {
+	if r == nil || r.Name != "docker" {
+		return ""
+	}
+	return "its NRI applies variables and mounts only, so containers with Jackfield's annotations are refused"
+}
+
 // Config is the configuration in force.
 type Config struct {
 	File       string    `json:"file,omitempty"`  // "" for the defaults

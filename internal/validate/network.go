@@ -9,9 +9,12 @@ import (
 	"path"
 	"slices"
 
+	"github.com/containerd/errdefs"
+
 	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/internal/manifest"
 	"github.com/jackfield/jackfield/pkg/cni"
+	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
 // checkNetwork checks a CNI configuration file, of one plugin or of a list, as jackfield-cni does. Other plugins' keys are
@@ -25,6 +28,39 @@ func checkNetwork(t text) (content string, found diag.List) {
 		return "CNI network without jackfield-cni", nil
 	}
 	return "CNI network with " + diag.Count(n.Plugins, "plugin") + " of jackfield-cni", nil
+}
+
+// NetworkFault is a CNI configuration file that jackfield-cni, or CNI itself, refuses.
+type NetworkFault struct {
+	File string
+	Err  error
+}
+
+// CheckNetworks checks the files in a directory of CNI configurations as [Validator.CheckPath] does, without those that no
+// runtime reads. It returns how many of them have plugins of jackfield-cni. A missing directory has none.
+func CheckNetworks(host hostfs.Root, dir string) (own int, faults []NetworkFault, err error) {
+	names, err := host.ReadDir(dir, maxNames)
+	if errdefs.IsNotFound(err) {
+		return 0, nil, nil
+	}
+	for _, name := range names {
+		if !slices.Contains([]string{".conf", ".conflist", ".json"}, path.Ext(name)) {
+			continue
+		}
+		file := path.Join(dir, name)
+		data, err := host.ReadFile(file, maxSize)
+		var n cni.Network
+		if err == nil {
+			n, err = cni.ReadNetwork(string(data), "")
+		}
+		if n.Plugins > 0 {
+			own++
+		}
+		if err != nil {
+			faults = append(faults, NetworkFault{file, err})
+		}
+	}
+	return own, faults, err
 }
 
 // checkManifest checks the NetworkAttachmentDefinitions of a Kubernetes manifest. Another command checks other objects.

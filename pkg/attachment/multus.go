@@ -21,6 +21,7 @@ import (
 const (
 	maxCache     = 1 << 20 // bytes of a file in Multus' cache
 	maxDelegates = 256     // networks of one sandbox
+	maxRecords   = 1 << 16 // names in Multus' cache
 	maxName      = 512     // bytes of a network's name, <namespace>/<name>
 )
 
@@ -84,6 +85,29 @@ func (s *Search) readMultusRecord() (r multusRecord) {
 		r.err = fmt.Errorf("read Multus' networks of the sandbox %q: %w; %s", r.file, err, hintRecreate)
 	}
 	return r
+}
+
+// CheckMultusRecords returns why records of sandboxes in Multus' cache cannot be read, by the sandbox. A missing directory
+// has none. The error is that of the directory.
+func CheckMultusRecords(host hostfs.Root, dir string) (map[string]error, error) {
+	names, err := host.ReadDir(dir, maxRecords)
+	if err != nil {
+		if errdefs.IsNotFound(err) {
+			err = nil
+		}
+		return nil, err
+	}
+	faults := map[string]error{}
+	for _, name := range names {
+		if st, err := host.Lstat(path.Join(dir, name)); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || name[0] == '.' {
+			continue
+		}
+		s := Search{Finder: &Finder{host: host, opts: Options{MultusDir: dir}}, q: &Query{SandboxID: name}}
+		if r := s.readMultusRecord(); r.err != nil {
+			faults[name] = r.err
+		}
+	}
+	return faults, nil
 }
 
 // delegateOf returns the delegate of an interface, or nil.

@@ -55,3 +55,34 @@ func (s *Snapshot) Ignored() (found []IgnoredFile) {
 	}
 	return found
 }
+
+// ShadowedFile is a usable spec file that declares devices which a directory of higher priority declares, too: the file of
+// that directory counts.
+type ShadowedFile struct {
+	Path    string
+	By      string   // the file that counts
+	Devices []string // qualified names
+}
+
+// Shadowed returns the shadowed files with the files that count instead, in the order of their first device.
+func (s *Snapshot) Shadowed() (files []ShadowedFile) {
+	for found := range s.byName() {
+		for _, d := range found[1:] {
+			if d.file.dir == found[0].file.dir {
+				continue // a conflict
+			}
+			path, by := d.file.hostPath(), found[0].file.hostPath()
+			i := slices.IndexFunc(files, func(f ShadowedFile) bool { return f.Path == path && f.By == by })
+			if i < 0 {
+				i, files = len(files), append(files, ShadowedFile{Path: path, By: by})
+			}
+			files[i].Devices = append(files[i].Devices, d.name)
+		}
+	}
+	return files
+}
+
+// String says which devices of the file do not count.
+func (f *ShadowedFile) String() string {
+	return fmt.Sprintf("%s is not used for %s: %s, of a directory of higher priority, declares it, too", f.Path, joinSome(f.Devices), f.By)
+}

@@ -22,6 +22,7 @@ type inventory struct {
 	Conflicts  []cdiConflict `json:"cdiConflicts"`
 	Refused    []cdiRefused  `json:"cdiRefused"`
 	Ignored    []cdiIgnored  `json:"cdiIgnored"`
+	Shadowed   []cdiShadowed `json:"cdiShadowed"`
 	DeviceInfo []infoFile    `json:"deviceInfo"`
 }
 
@@ -61,6 +62,14 @@ type cdiRefused struct {
 type cdiIgnored struct {
 	File    string   `json:"file"`
 	Kind    string   `json:"kind"`
+	Devices []string `json:"devices"`
+	Reason  string   `json:"reason"`
+}
+
+// cdiShadowed is a CDI file with devices that a file of higher priority declares, too.
+type cdiShadowed struct {
+	File    string   `json:"file"`
+	By      string   `json:"by"`
 	Devices []string `json:"devices"`
 	Reason  string   `json:"reason"`
 }
@@ -117,7 +126,7 @@ func readInventory(registry *cdiregistry.Registry, node localNode) (*inventory, 
 	if err != nil {
 		return nil, err
 	}
-	o := &inventory{Dirs: []cdiDir{}, Devices: []cdiDevice{}, Conflicts: []cdiConflict{}, Refused: []cdiRefused{}, Ignored: []cdiIgnored{}, DeviceInfo: plugins}
+	o := &inventory{Dirs: []cdiDir{}, Devices: []cdiDevice{}, Conflicts: []cdiConflict{}, Refused: []cdiRefused{}, Ignored: []cdiIgnored{}, Shadowed: []cdiShadowed{}, DeviceInfo: plugins}
 	s := registry.Snapshot()
 	for _, d := range s.Dirs() {
 		dir := cdiDir{Path: d.Path, Missing: d.Missing}
@@ -144,6 +153,9 @@ func readInventory(registry *cdiregistry.Registry, node localNode) (*inventory, 
 	}
 	for _, f := range s.Ignored() {
 		o.Ignored = append(o.Ignored, cdiIgnored{File: f.Path, Kind: f.Kind, Devices: f.Devices, Reason: f.String()})
+	}
+	for _, f := range s.Shadowed() {
+		o.Shadowed = append(o.Shadowed, cdiShadowed{File: f.Path, By: f.By, Devices: f.Devices, Reason: f.String()})
 	}
 	return o, nil
 }
@@ -182,6 +194,7 @@ func (o *inventory) writeFaults(b *strings.Builder) {
 	writeSection(b, "CDI devices in conflict (keep each in one file)", o.Conflicts, cdiConflict.formatText)
 	writeSection(b, "CDI files that are refused", o.Refused, func(r cdiRefused) string { return r.Findings.Summary() })
 	writeSection(b, "CDI files that are not read", o.Ignored, func(f cdiIgnored) string { return f.Reason })
+	writeSection(b, "CDI files that another file shadows", o.Shadowed, func(f cdiShadowed) string { return f.Reason })
 	writeSection(b, "CDI directories that cannot be read", o.unreadable(), func(d cdiDir) string { return d.Error })
 }
 

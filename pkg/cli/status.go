@@ -160,6 +160,10 @@ func statusCommand(env Env) *cobra.Command {
 						err = errAnswerNo
 					}
 				}
+				if why := node.Runtime.Limitation(); why != "" && len(args) == 0 {
+					q.message("jackfield-nri is registered with %s: %s", node.Runtime.Name, why)
+					err = errAnswerNo
+				}
 				if node.Config.Error != "" && len(args) == 0 {
 					q.message("jackfield-nri rejects the newer configuration; `jackfield doctor` says what to do")
 					err = errAnswerNo
@@ -219,6 +223,9 @@ func daemonText(n *status.Node) string {
 			runtime = ", last" + runtime
 		}
 		state, color = "NOT REGISTERED"+runtime+": new containers start without devices and sockets", red
+	}
+	if why := n.Runtime.Limitation(); why != "" {
+		state, color = state+": "+why, red
 	}
 	t.addRow("runtime", state)
 	t.colorCell(1, color)
