@@ -200,20 +200,20 @@ func TestErrorWhereEveryFileIsRefused(t *testing.T) {
 	}
 }
 
-// TestErrorWithoutDirectories checks that the error names missing directories, and does not advise to validate them.
+// TestErrorWithoutDirectories checks that the error names missing directories, and no program: other programs use the library,
+// and add the remedies of their own.
 func TestErrorWithoutDirectories(t *testing.T) {
 	e := newEnv(t, mode{fixture: true})
 	e.must(os.Remove(e.top + "/etc/cdi"))
-	check := func(want string) {
-		t.Helper()
-		if _, err := e.r.Snapshot().Device("nvidia.com/gpu=0"); err == nil || !strings.HasSuffix(err.Error(), want) {
-			t.Errorf("got  %v\nwant …%s", err, want)
-		}
+	_, err := e.r.Snapshot().Device("nvidia.com/gpu=0")
+	var none *cdiregistry.NotFoundError
+	if !errors.As(err, &none) || !strings.HasSuffix(err.Error(), "; searched: /etc/cdi (missing), /run/cdi") {
+		t.Fatalf("got %v", err)
 	}
-	const generate = "; run `jackfield cdi generate nvidia` to create one from what the driver reports; run `jackfield devices` to list the devices"
-	check("; searched: /etc/cdi (missing), /run/cdi" + generate + " and `jackfield validate /run/cdi` to check the files")
-	e.must(os.Remove(e.top + "/run/cdi"))
-	check("; searched: /etc/cdi (missing), /run/cdi (missing)" + generate)
+	none.Remedies = []string{"run `vendor-tool`"}
+	if !strings.HasSuffix(err.Error(), "/run/cdi; run `vendor-tool`") || len(none.Dirs()) != 2 {
+		t.Errorf("got %v, %v", err, none.Dirs())
+	}
 }
 
 // TestErrorsOfLongNamesAreBounded checks long names: a pod chooses the name, and the error appears in the pod's status.

@@ -42,6 +42,8 @@ type NotFoundError struct {
 	Name   string
 	Kind   string
 	Reason Reason
+	// Remedies end the text: what a user of the calling program can do. The registry sets none.
+	Remedies []string
 
 	device   string // "" where all were asked for
 	short    bool
@@ -89,7 +91,10 @@ func (s *Snapshot) notFound(name, kind, device string) *NotFoundError {
 // many devices uses it: each explanation goes through all files.
 func (e *NotFoundError) Shorten() { e.short = true }
 
-// Error names what is missing, where it was searched, what failed there and what to run.
+// Dirs returns the directories searched, in rising priority.
+func (e *NotFoundError) Dirs() []Dir { return e.snapshot.Dirs() }
+
+// Error names what is missing, where it was searched and what failed there.
 func (e *NotFoundError) Error() string {
 	problem, details := e.Parts()
 	return strings.Join(append([]string{"resolve CDI device " + diag.Quote(e.Name) + ": " + problem}, details...), "; ")
@@ -146,7 +151,7 @@ func (e *NotFoundError) findNearest() []string {
 }
 
 // Parts returns what is missing, and details that help: what is similar, where it was searched, what
-// failed there and what to run.
+// failed there, and Remedies.
 func (e *NotFoundError) Parts() (problem string, details []string) {
 	var x Explanation
 	if !e.short {
@@ -176,13 +181,13 @@ func (e *NotFoundError) Parts() (problem string, details []string) {
 		add("files of this kind: %s", joinSome(x.Mentions))
 	}
 	details = append(details, textsOfSome(x.Ignored, func(f IgnoredFile) string { return f.String() })...)
-	var searched, existing []string
+	var searched []string
 	for _, dir := range x.Dirs {
 		if dir.Missing {
 			searched = append(searched, dir.Path+" (missing)")
 			continue
 		}
-		searched, existing = append(searched, dir.Path), append(existing, dir.Path)
+		searched = append(searched, dir.Path)
 	}
 	if len(searched) > 0 {
 		add("searched: %s", strings.Join(searched, ", "))
@@ -196,12 +201,5 @@ func (e *NotFoundError) Parts() (problem string, details []string) {
 		add("refused files: %s", refused[0])
 		details = append(details, refused[1:]...)
 	}
-	if e.Kind == "nvidia.com/gpu" && e.Reason == NoSpec && len(x.Mentions) == 0 {
-		add("run `jackfield cdi generate nvidia` to create one from what the driver reports")
-	}
-	add("run `jackfield devices` to list the devices")
-	if len(existing) > 0 {
-		details[len(details)-1] += fmt.Sprintf(" and `jackfield validate %s` to check the files", strings.Join(existing, " "))
-	}
-	return problem, details
+	return problem, append(details, e.Remedies...)
 }

@@ -162,11 +162,35 @@ const maxExplained = 8
 
 func (p *planner) shortenNotFound(err error) error {
 	if none, ok := errors.AsType[*cdiregistry.NotFoundError](err); ok {
-		if p.missing++; p.missing > maxExplained {
+		p.missing++
+		isShort := p.missing > maxExplained
+		if isShort {
 			none.Shorten()
 		}
+		none.Remedies = remediesOf(none, isShort)
 	}
 	return err
+}
+
+// remediesOf returns the commands that help with a device that was not found.
+func remediesOf(none *cdiregistry.NotFoundError, isShort bool) (remedies []string) {
+	devices := "run `jackfield devices` to list the devices"
+	if isShort {
+		return []string{devices}
+	}
+	if none.Kind == "nvidia.com/gpu" && none.Reason == cdiregistry.NoSpec && len(none.Explain().Mentions) == 0 {
+		remedies = append(remedies, "run `jackfield cdi generate nvidia` to create one from what the driver reports")
+	}
+	var existing []string
+	for _, dir := range none.Dirs() {
+		if !dir.Missing {
+			existing = append(existing, dir.Path)
+		}
+	}
+	if len(existing) > 0 {
+		devices += fmt.Sprintf(" and `jackfield validate %s` to check the files", strings.Join(existing, " "))
+	}
+	return append(remedies, devices)
 }
 
 // maxNotes bounds what the notes of one request list.
