@@ -9,6 +9,7 @@ import (
 	"path"
 
 	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/internal/cnirecord"
 	"github.com/jackfield/jackfield/internal/diag"
@@ -28,6 +29,7 @@ type addPlan struct {
 	driver vswitch.Driver   // of the port
 	policy *policy.Policy   // of the node, with a port
 
+	damaged   bool // the device-info file exists, is unreadable, and belongs to no device plugin
 	allocated bool // the attachment has its addresses
 	wrote     bool // the device-info file may have been written
 }
@@ -51,6 +53,12 @@ func (t *Attachment) Add(ctx context.Context, allocate func(context.Context) (Ad
 	}
 	defer st.Close()
 	t.reportStep("planned")
+	if a.driver != nil {
+		// Where the switch is down, nothing is recorded, allocated or created.
+		if err := t.switchError(a.driver.Probe(ctx)); err != nil {
+			return err
+		}
+	}
 	if err := t.createRecord(st, &a.record); err != nil {
 		return err
 	}
@@ -74,7 +82,7 @@ func (t *Attachment) Add(ctx context.Context, allocate func(context.Context) (Ad
 
 // planAdd checks everything that an Add depends on.
 func (t *Attachment) planAdd() (*addPlan, error) {
-	a := &addPlan{record: cnirecord.Record{Key: t.Key, Adapter: t.Adapter, Netns: t.Netns, Namespace: t.Namespace, Pod: t.Pod, Chained: t.Chained,
+	a := &addPlan{record: cnirecord.Record{Key: t.Key, IPAM: t.IPAM, Adapter: t.Adapter, Netns: t.Netns, Namespace: t.Namespace, Pod: t.Pod, Chained: t.Chained,
 		InfoDir: t.InfoDir}}
 	if err := t.planInfoFile(a); err != nil {
 		return nil, err
@@ -141,13 +149,29 @@ func (t *Attachment) planInfoFile(a *addPlan) error {
 	case errdefs.IsNotFound(err):
 		return nil
 	case errdefs.IsInvalidArgument(err):
-		return Fail(codeConfig, "invalid device-info of the device plugin", "%v", err)
+		a.damaged = true
+		return t.checkDamagedInfo(a, err)
 	case err != nil:
 		return ioError("device-info", err)
 	case a.before.Type != t.Device.Kind:
 		return t.contradiction("type", string(t.Device.Kind), string(a.before.Type), full, "type")
 	}
 	return nil
+}
+
+// checkDamagedInfo refuses an unreadable device-info file, which err describes, unless Add can overwrite it: a network
+// without a device of a device plugin has no copy of that plugin's file. A file that the runtime names can be half
+// written, so that only an empty one is overwritten.
+func (t *Attachment) checkDamagedInfo(a *addPlan, err error) error {
+	if len(t.DeviceIDs) > 0 {
+		return Fail(codeConfig, "invalid device-info file", "%v; it should be the copy of the device plugin's file: remove it, and re-create the pod", err)
+	}
+	st, statErr := t.Root.Lstat(a.file.Path())
+	if statErr == nil && st.Mode&unix.S_IFMT == unix.S_IFREG && (t.InfoFile == "" || st.Size == 0) {
+		return nil
+	}
+	return Fail(codeConfig, "invalid device-info file", "%v; the runtime names the file, and the network has no device of a device plugin: remove the file, "+
+		"or wait until the runtime has written it", err)
 }
 
 // createAttachment creates what was planned and recorded.
@@ -185,6 +209,11 @@ func (t *Attachment) createAttachment(ctx context.Context, st *cnirecord.Store, 
 	if err := setInterfaceInfo(info, t.interfaceInfo(a, addresses)); err != nil {
 		return err
 	}
+	if a.damaged {
+		if err := a.file.Remove(); err != nil {
+			return ioError("device-info", err)
+		}
+	}
 	err = a.file.Update(func(current *deviceinfo.Info) (*deviceinfo.Info, error) {
 		if (current != nil) != (a.before != nil) {
 			return nil, Fail(codeLater, "try again later", "device-info file %q was created or removed meanwhile", a.record.InfoFile)
@@ -216,7 +245,7 @@ func (t *Attachment) undoAdd(ctx context.Context, st *cnirecord.Store, a *addPla
 	return t.removeAll(ctx, st, &a.record, func() error {
 		var errs []error
 		if a.allocated {
-			errs = append(errs, t.releaseAddresses(t.Key))
+			errs = append(errs, t.releaseAddresses(t.Key, &a.record))
 		}
 		if a.wrote && a.before != nil {
 			errs = append(errs, a.file.Write(a.before))

@@ -71,14 +71,18 @@ type Attachment struct {
 	Program string
 	// Source describes the keys that errors name.
 	Source Source
-	// Release releases the addresses of an attachment; nil for none.
-	Release func(cnirecord.Key) error
+	// IPAM is the IPAM plugin of an Add, nil for none.
+	IPAM *cnirecord.IPAM
+	// Release releases the addresses of an attachment; nil for none. recorded is the IPAM plugin in its record, nil for
+	// none. isDamaged says that the record is unreadable, so that it could have one.
+	Release func(key cnirecord.Key, recorded *cnirecord.IPAM, isDamaged bool) error
 	// Reached is called at each step; nil for no call. Tests stop the program there.
 	Reached func(step string)
 
 	driver     vswitch.Driver // of all vswitches in tests; nil for those of the node's configuration
 	loadedFile string         // the node's configuration, once it is loaded
 	node       *config.Config // see NodeConfig
+	unreached  bool           // this Add could not connect to the vswitch, so it requested no port
 }
 
 // Source describes the keys of an adapter's configuration in errors.
@@ -104,10 +108,21 @@ func (t *Attachment) reportStep(name string) {
 	}
 }
 
-// releaseAddresses releases the addresses of an attachment.
-func (t *Attachment) releaseAddresses(key cnirecord.Key) error {
+// releaseAddresses releases the addresses of an attachment, of which r is the record, or nil.
+func (t *Attachment) releaseAddresses(key cnirecord.Key, r *cnirecord.Record) error {
 	if t.Release == nil {
 		return nil
 	}
-	return t.Release(key)
+	if r == nil {
+		r = &cnirecord.Record{}
+	}
+	return t.Release(key, r.IPAM, false)
+}
+
+// releaseUnknownAddresses releases the addresses of an attachment with an unreadable record.
+func (t *Attachment) releaseUnknownAddresses(key cnirecord.Key) error {
+	if t.Release == nil {
+		return nil
+	}
+	return t.Release(key, nil, true)
 }

@@ -21,6 +21,8 @@ func (s *onePortSwitch) Ensure(_ context.Context, p vswitch.Port) (vswitch.Port,
 
 func (s *onePortSwitch) Remove(context.Context, vswitch.Owner) error { return nil }
 
+func (*onePortSwitch) Probe(context.Context) error { return nil }
+
 func (s *onePortSwitch) List(context.Context) ([]vswitch.Port, error) {
 	return []vswitch.Port{s.port}, nil
 }

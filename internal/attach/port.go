@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"path"
 	"slices"
 	"strings"
@@ -99,9 +100,16 @@ func (t *Attachment) openDriver(v config.Vswitch) (vswitch.Driver, error) {
 // switchError returns an error of a vswitch with its code.
 func (t *Attachment) switchError(err error) error {
 	var refusal *vswitch.Refusal
+	var unavailable *vswitch.UnavailableError
 	switch {
 	case err == nil:
 		return nil
+	case errors.As(err, &unavailable):
+		remedy := "check that the vswitch runs, and vswitches." + unavailable.Switch + ".endpoint of the node's configuration"
+		if unavailable.Down {
+			remedy = "start the vswitch, or correct vswitches." + unavailable.Switch + ".endpoint of the node's configuration"
+		}
+		return Fail(codeLater, "the vswitch is unreachable", "%v: %s", err, remedy)
 	case errors.Is(err, context.DeadlineExceeded) || errdefs.IsUnavailable(err) || errdefs.IsDeadlineExceeded(err):
 		return Fail(codeLater, "the vswitch is unreachable", "%v", err)
 	case errdefs.IsAlreadyExists(err):
@@ -218,6 +226,7 @@ func (t *Attachment) createPort(ctx context.Context, st *cnirecord.Store, a *add
 	}
 	defer unlock()
 	got, err := a.driver.Ensure(ctx, *a.port)
+	t.unreached = vswitch.IsDown(err)
 	if err != nil {
 		return t.switchError(err)
 	}
@@ -257,13 +266,55 @@ func (t *Attachment) removePort(ctx context.Context, r *cnirecord.Record) error 
 	if r.Port == nil {
 		return nil
 	}
-	driver, err := t.openSwitch(cmp.Or(r.ConfigFile, config.DefaultPath), r.Switch)
+	driver, forgets, err := t.openRecordedSwitch(r)
 	if err != nil {
 		e := AsError(err)
 		return Fail(e.Code, e.Msg, "%s; port %s stays on vswitch %q: put the vswitch back into the node's configuration, or remove the port yourself and then the record %s",
 			e.Details, r.Port.Name, r.Switch, path.Join(t.StateDir, r.FileName()))
 	}
-	return t.switchError(vswitch.RemovePort(ctx, driver, *r.Port))
+	err = vswitch.RemovePort(ctx, driver, *r.Port)
+	if vswitch.IsDown(err) && (forgets || t.unreached) {
+		return nil // no port can exist
+	}
+	return t.switchError(err)
+}
+
+// openRecordedSwitch returns the driver of a record's vswitch, and whether that vswitch forgets its ports when it ends.
+// Open vSwitch keeps them in its database.
+func (t *Attachment) openRecordedSwitch(r *cnirecord.Record) (driver vswitch.Driver, forgets bool, err error) {
+	_, v, err := t.loadNodeConfig(cmp.Or(r.ConfigFile, config.DefaultPath), r.Switch)
+	if err != nil {
+		return nil, false, err
+	}
+	driver, err = t.openDriver(v)
+	return driver, v.Type != config.VswitchOVS, err
+}
+
+// unrecordedTime bounds the search for the port of an attachment without a record. There is none, unless the record was
+// lost.
+const unrecordedTime = 2 * time.Second
+
+// removeUnrecordedPort removes the port of an attachment that has no record, and no other record of its interface. If that
+// fails, it is only reported: an Add that requested a port has a record.
+func (t *Attachment) removeUnrecordedPort(ctx context.Context, st *cnirecord.Store, key cnirecord.Key) {
+	if t.Port.Vswitch == "" {
+		return
+	}
+	if st != nil {
+		keys, err := st.Keys()
+		if err != nil || slices.ContainsFunc(keys, func(k cnirecord.Key) bool { return k.ContainerID == key.ContainerID && k.Interface == key.Interface }) {
+			return
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, unrecordedTime)
+	defer cancel()
+	driver, err := t.openSwitch(t.ConfigFile, t.Port.Vswitch)
+	if err == nil {
+		err = t.switchError(driver.Remove(ctx, portOwner(key)))
+	}
+	if err != nil {
+		fmt.Fprintf(t.Log, "%s: the attachment has no record, so no port of it should exist; cannot check vswitch %q: %v\n", t.Program, t.Port.Vswitch, err)
+	}
 }
 
 // listPorts lists Jackfield's ports on a vswitch in the node's configuration.

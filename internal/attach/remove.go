@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 
 	"github.com/jackfield/jackfield/internal/claims"
 	"github.com/jackfield/jackfield/internal/cnirecord"
+	"github.com/jackfield/jackfield/internal/kubename"
 	"github.com/jackfield/jackfield/pkg/attachment"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 	"github.com/jackfield/jackfield/pkg/vswitch"
@@ -28,7 +30,10 @@ const temporaryAge = 10 * time.Second
 func (t *Attachment) Remove(ctx context.Context) error {
 	st, err := t.findRecords()
 	if st == nil {
-		return JoinErrors(err, t.releaseAddresses(t.Key), t.removeTemporary())
+		if err == nil {
+			t.removeUnrecordedPort(ctx, nil, t.Key)
+		}
+		return JoinErrors(err, t.releaseAddresses(t.Key, nil), t.removeDamagedInfo(t.Key), t.removeTemporary())
 	}
 	defer st.Close()
 	err = t.removeRecorded(ctx, st, t.Key)
@@ -85,17 +90,18 @@ func (t *Attachment) RemoveLeftovers(ctx context.Context) error {
 
 // removeRecorded removes an attachment. A missing record is no error: nothing exists of the attachment but addresses.
 func (t *Attachment) removeRecorded(ctx context.Context, st *cnirecord.Store, key cnirecord.Key) error {
-	release := func() error { return t.releaseAddresses(key) }
 	r, err := t.readRecord(st, key)
 	switch {
 	case errdefs.IsInvalidArgument(err):
 		return t.removeUnrecorded(ctx, st, key, err)
 	case err != nil:
-		return JoinErrors(release(), t.recordError(err))
+		return JoinErrors(t.releaseUnknownAddresses(key), t.recordError(err))
 	case r == nil:
+		t.removeUnrecordedPort(ctx, st, key)
 		r = &cnirecord.Record{Key: key, InfoKept: true}
+		return t.removeAll(ctx, st, r, func() error { return JoinErrors(t.releaseAddresses(key, nil), t.removeDamagedInfo(key)) })
 	}
-	return t.removeAll(ctx, st, r, release)
+	return t.removeAll(ctx, st, r, func() error { return t.releaseAddresses(key, r) })
 }
 
 // removeAll removes what an Add has created. The port is removed first, and while that fails, everything else stays. The
@@ -194,7 +200,9 @@ func (t *Attachment) removeUnrecorded(ctx context.Context, st *cnirecord.Store, 
 		owner := portOwner(key)
 		r.Switch, r.ConfigFile, r.Port = t.Port.Vswitch, t.ConfigFile, &vswitch.Port{Name: vswitch.PortName(owner), Owner: owner}
 	}
-	return t.removeAll(ctx, st, r, func() error { return JoinErrors(t.releaseAddresses(key), t.removeOwnInfoFiles(key)) })
+	return t.removeAll(ctx, st, r, func() error {
+		return JoinErrors(t.releaseUnknownAddresses(key), t.removeOwnInfoFiles(key), t.removeDamagedInfo(key))
+	})
 }
 
 // removeOwnInfoFiles removes the device-info files of an attachment that this plugin wrote.
@@ -215,6 +223,28 @@ func (t *Attachment) removeOwnInfoFiles(key cnirecord.Key) error {
 		}
 		if n, err := attachment.ReadInterfaceInfo(f.Info); err == nil && n.Network == key.Network {
 			fmt.Fprintf(t.Log, "%s: removing device-info file %q\n", t.Program, f.File)
+			errs = append(errs, ioError("device-info", dir.Remove(name)))
+		}
+	}
+	return JoinErrors(errs...)
+}
+
+// removeDamagedInfo removes unreadable device-info files with the names of an attachment without a usable record: the file
+// that the runtime names, and <namespace>-<network>-<container ID>_<interface>. Such a file would block an Add with the
+// same names.
+func (t *Attachment) removeDamagedInfo(key cnirecord.Key) error {
+	dir := deviceinfo.CNIDir{Root: t.Root, Dir: t.InfoDir}
+	files, err := dir.List()
+	if err != nil {
+		return nil // removeOwnInfoFiles reports it where a record says that there are files
+	}
+	var errs []error
+	for _, f := range files {
+		name := path.Base(f.File)
+		namespace, isOwn := strings.CutSuffix(name, "-"+key.Network+"-"+key.ContainerID+"_"+key.Interface)
+		isNamed := key == t.Key && name == path.Base(t.InfoFile)
+		if errdefs.IsInvalidArgument(f.Err) && (isNamed || isOwn && kubename.IsLabel(namespace)) {
+			fmt.Fprintf(t.Log, "%s: removing unreadable device-info file %q: %v\n", t.Program, f.File, f.Err)
 			errs = append(errs, ioError("device-info", dir.Remove(name)))
 		}
 	}

@@ -33,6 +33,8 @@ func (h *hungSwitch) Ensure(ctx context.Context, _ vswitch.Port) (vswitch.Port, 
 
 func (h *hungSwitch) Remove(ctx context.Context, _ vswitch.Owner) error { return h.hang(ctx, "remove") }
 
+func (h *hungSwitch) Probe(context.Context) error { return nil }
+
 func (h *hungSwitch) List(ctx context.Context) ([]vswitch.Port, error) {
 	return nil, h.hang(ctx, "list")
 }

@@ -3,6 +3,7 @@
 package cnirecord
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -60,9 +61,35 @@ type Record struct {
 
 	// Switch is the name of the vswitch in ConfigFile, the node's configuration. Port is the requested port.
 	// All are empty if the attachment has no port.
+	// IPAM is the IPAM plugin that allocates the addresses, nil for none.
+	IPAM *IPAM `json:"ipam,omitempty"`
+
 	Switch     string        `json:"vswitch,omitempty"`
 	ConfigFile string        `json:"configFile,omitempty"`
 	Port       *vswitch.Port `json:"port,omitempty"`
+}
+
+// IPAM is a run of an IPAM plugin. Its DEL releases the addresses, also when the runtime never runs DEL.
+type IPAM struct {
+	Type string `json:"type"`           // name of the executable
+	Path string `json:"path"`           // CNI_PATH
+	Args string `json:"args,omitempty"` // CNI_ARGS
+	// Config is the network configuration, which the plugin reads.
+	Config json.RawMessage `json:"config"`
+}
+
+// MaxIPAMConfig bounds IPAM.Config. A record has it, and is bounded itself.
+const MaxIPAMConfig = 128 << 10
+
+// checkIPAM checks that the executable is one of the directories of CNI_PATH.
+func checkIPAM(i *IPAM) error {
+	if i == nil {
+		return nil
+	}
+	if deviceinfo.CheckFileName(i.Type) != nil || i.Path == "" {
+		return fmt.Errorf("ipam: invalid plugin %s in %s: %w", diag.Quote(i.Type), diag.Quote(i.Path), errdefs.ErrInvalidArgument)
+	}
+	return nil
 }
 
 // separator is not allowed in names of networks and IDs of containers.
@@ -114,7 +141,7 @@ func parse(key Key, data []byte) (*Record, error) {
 			return nil, fmt.Errorf("%s: found %s: %w", f.key, diag.Quote(f.value), errdefs.ErrInvalidArgument)
 		}
 	}
-	if err := checkPort(r); err != nil {
+	if err := cmp.Or(checkPort(r), checkIPAM(r.IPAM)); err != nil {
 		return nil, err
 	}
 	return r, nil

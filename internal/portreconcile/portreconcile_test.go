@@ -56,6 +56,8 @@ func (m *memorySwitch) Remove(_ context.Context, o vswitch.Owner) error {
 	return m.down
 }
 
+func (*memorySwitch) Probe(context.Context) error { return nil }
+
 func (m *memorySwitch) List(ctx context.Context) ([]vswitch.Port, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

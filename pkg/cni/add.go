@@ -44,6 +44,7 @@ func (c *call) addAttachment() error {
 	}
 	t := &c.conf.Attachment
 	t.Namespace, t.Pod, t.Chained = args.namespace, args.pod, c.prev != nil
+	t.IPAM = c.recordedIPAM()
 	ctx, cancel := t.LimitTime(c.ctx)
 	defer cancel()
 	c.ctx = ctx // for undoing what the IPAM plugin did, too

@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/internal/attach"
+	"github.com/jackfield/jackfield/internal/cnirecord"
 	"github.com/jackfield/jackfield/internal/diag"
 )
 
@@ -37,7 +38,7 @@ func (c *call) runIPAM(ctx context.Context, command string, more ...string) ([]b
 	}
 	file := findPlugin(name, dirs)
 	if file == "" {
-		return nil, c.conf.Invalid("ipam.type", diag.Quote(name), "an executable in CNI_PATH, "+dirs)
+		return nil, c.missingIPAM()
 	}
 	var out bytes.Buffer
 	for try := 0; ; try++ {
@@ -65,8 +66,42 @@ func (c *call) runIPAM(ctx context.Context, command string, more ...string) ([]b
 	}
 }
 
+// missingIPAM returns the error for an IPAM plugin that is not installed.
+func (c *call) missingIPAM() error {
+	return c.conf.Invalid("ipam.type", diag.Quote(c.conf.ipam), "an executable in CNI_PATH, "+c.getenv("CNI_PATH"))
+}
+
+// recordedIPAM returns the IPAM plugin of the configuration for the record, nil for none.
+func (c *call) recordedIPAM() *cnirecord.IPAM {
+	if c.conf.ipam == "" {
+		return nil
+	}
+	i := &cnirecord.IPAM{Type: c.conf.ipam, Path: c.getenv("CNI_PATH"), Args: c.getenv("CNI_ARGS")}
+	if len(c.conf.source) <= cnirecord.MaxIPAMConfig {
+		i.Config = json.RawMessage(c.conf.source)
+	}
+	return i
+}
+
+// ReleaseRecorded runs DEL of the IPAM plugin in a record, as the ADD of the attachment ran the plugin. environ is the
+// environment of the process.
+func ReleaseRecorded(ctx context.Context, key cnirecord.Key, i *cnirecord.IPAM, environ []string, stderr io.Writer) error {
+	conf, err := parseHeader(i.Config)
+	if err != nil {
+		return err
+	}
+	conf.ipam = i.Type
+	p := &Plugin{Stderr: stderr, Environ: slices.Concat(environ, []string{"CNI_CONTAINERID=" + key.ContainerID, "CNI_IFNAME=" + key.Interface,
+		"CNI_NETNS=", "CNI_PATH=" + i.Path, "CNI_ARGS=" + i.Args})}
+	_, err = (&call{Plugin: p, ctx: ctx, conf: conf, version: conf.version}).runIPAM(ctx, "DEL")
+	return err
+}
+
 // findPlugin returns the path of an executable in a list of directories, or "".
 func findPlugin(name, dirs string) string {
+	if name == "" {
+		return ""
+	}
 	for _, dir := range filepath.SplitList(dirs) {
 		file := filepath.Join(dir, name)
 		if st, err := os.Stat(file); dir != "" && err == nil && st.Mode().IsRegular() {

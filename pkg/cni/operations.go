@@ -3,7 +3,9 @@
 package cni
 
 import (
+	"cmp"
 	"encoding/json"
+	"fmt"
 	"net"
 
 	types100 "github.com/containernetworking/cni/pkg/types/100"
@@ -16,12 +18,27 @@ import (
 // deleteAttachment is DEL (§2).
 func (c *call) deleteAttachment() error { return c.conf.Remove(c.ctx) }
 
-// releaseAddresses has the IPAM plugin release an attachment's addresses. For another attachment than that of the
-// operation, it gets the other's parameters.
-func (c *call) releaseAddresses(key cnirecord.Key) error {
-	if c.conf.ipamErr != nil || c.conf.ipam == "" {
-		return c.conf.ipamErr
+// releaseAddresses runs DEL of an IPAM plugin for an attachment. It is the plugin of the record where the configuration has
+// another one or an unusable one. Without either, no address was allocated: an unusable plugin is only reported, so that
+// DEL succeeds after an ADD that was refused.
+func (c *call) releaseAddresses(key cnirecord.Key, recorded *cnirecord.IPAM, isDamaged bool) error {
+	usable := c.conf.ipamErr == nil && findPlugin(c.conf.ipam, c.getenv("CNI_PATH")) != ""
+	switch {
+	case recorded != nil && len(recorded.Config) > 0 && (!usable || recorded.Type != c.conf.ipam):
+		return ReleaseRecorded(c.ctx, key, recorded, c.Environ, c.Stderr)
+	case c.conf.ipamErr == nil && c.conf.ipam == "":
+		return nil
+	case usable || isDamaged || recorded != nil:
+		return cmp.Or(c.conf.ipamErr, c.runRelease(key))
 	}
+	err := cmp.Or(c.conf.ipamErr, c.missingIPAM())
+	fmt.Fprintf(c.Stderr, "jackfield-cni: no address was allocated, so none is released: %v\n", err)
+	return nil
+}
+
+// runRelease runs DEL of the configuration's IPAM plugin. For another attachment than that of the operation, the plugin
+// gets the other's parameters.
+func (c *call) runRelease(key cnirecord.Key) error {
 	var environ []string
 	if key != c.conf.Key {
 		environ = []string{"CNI_CONTAINERID=" + key.ContainerID, "CNI_IFNAME=" + key.Interface, "CNI_NETNS="}

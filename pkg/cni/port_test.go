@@ -61,8 +61,7 @@ func TestAddWithSwitchThatFails(t *testing.T) {
 		handle func(net.Conn)
 		codes  []uint
 	}{
-		"missing": {nil, []uint{types.ErrTryAgainLater}},
-		"closes":  {func(net.Conn) {}, []uint{types.ErrTryAgainLater}},
+		"closes": {func(net.Conn) {}, []uint{types.ErrTryAgainLater}},
 		"garbage": {func(c net.Conn) {
 			_, _ = io.WriteString(c, "HTTP/1.0 400 Bad Request\r\n\r\n")
 			_, _ = io.Copy(io.Discard, c)
@@ -83,6 +82,35 @@ func TestAddWithSwitchThatFails(t *testing.T) {
 			}
 		}
 	}
+}
+
+// An ADD that never reached the vswitch leaves nothing, not even an address, and DEL succeeds.
+func TestAddWithSwitchThatIsDownLeavesNothing(t *testing.T) {
+	n := newNodeWithSwitch(t, nil)
+	n.write("/bin/lease", "#!/bin/sh\ntouch "+filepath.Join(n.dir, "leased")+"\n")
+	must(t, os.Chmod(filepath.Join(n.dir, "bin/lease"), 0o755))
+	path := "CNI_PATH=" + filepath.Join(n.dir, "bin")
+	conf := confWith(withPort + `, "ipam": {"type": "lease"}`)
+	refuse := func(when string) {
+		a := n.run(env("ADD", path), conf)
+		if a.code != types.ErrTryAgainLater || !strings.Contains(a.all, "start the vswitch, or correct vswitches.ovs0.endpoint") {
+			t.Errorf("%s: code %d, %s", when, a.code, a.all)
+		}
+		if _, err := os.Stat(filepath.Join(n.dir, "leased")); err == nil || len(n.files()) > 0 {
+			t.Errorf("%s: ADD left %q, IPAM ran: %v", when, n.files(), err == nil)
+		}
+		for range 2 {
+			if a := n.mustRun(env("DEL"), confWith(withPort)); !strings.Contains(a.stderr, "vswitches.ovs0.endpoint") {
+				t.Errorf("%s: standard error of DEL: %s", when, a.stderr)
+			}
+		}
+	}
+	refuse("no socket")
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(n.dir, "db.sock"), Net: "unix"})
+	must(t, err)
+	l.SetUnlinkOnClose(false)
+	must(t, l.Close())
+	refuse("connection refused")
 }
 
 func containsCode(codes []uint, code uint) bool {
@@ -152,7 +180,7 @@ func TestCopyStandsForMissingNodeConfiguration(t *testing.T) {
 
 // The time limit of an ADD includes the IPAM plugin, and what that plugin started.
 func TestTimeoutEndsHungIPAMPlugin(t *testing.T) {
-	n := newNodeWithSwitch(t, nil)
+	n := newNodeWithSwitch(t, func(c net.Conn) { _, _ = io.Copy(io.Discard, c) })
 	for _, script := range []string{"exec sleep 600", "sleep 600"} {
 		n.write("/bin/hang", "#!/bin/sh\n"+script+"\n")
 		must(t, os.Chmod(filepath.Join(n.dir, "bin/hang"), 0o755))
@@ -168,7 +196,7 @@ func TestTimeoutEndsHungIPAMPlugin(t *testing.T) {
 
 // An IPAM plugin that hangs after it allocated an address has time to release it.
 func TestAddressOfHungIPAMPluginIsReleased(t *testing.T) {
-	n := newNodeWithSwitch(t, nil)
+	n := newNodeWithSwitch(t, func(c net.Conn) { _, _ = io.Copy(io.Discard, c) })
 	lease := filepath.Join(n.dir, "lease")
 	n.write("/bin/hang", "#!/bin/sh\ncase $CNI_COMMAND in\nADD) touch "+lease+"; exec sleep 600;;\nDEL) rm -f "+lease+";;\nesac\n")
 	must(t, os.Chmod(filepath.Join(n.dir, "bin/hang"), 0o755))

@@ -136,3 +136,72 @@ func containsAny(text string, parts []string) bool {
 	}
 	return false
 }
+
+// DEL succeeds after an ADD that was refused, whatever the reason.
+func TestDelOfRefusedAddSucceeds(t *testing.T) {
+	for _, keys := range []string{`, "ipam": "host-local"`, `, "ipam": ["x"]`, `, "ipam": {"typ": "host-local"}`, `, "ipam": {"type": 7}`,
+		`, "ipam": {"type": "missing"}`, `, "ipam": {"type": "../x"}`, `, "stateDir": "cni"`, `, "stateDir": 7`, `, "stateDir": "/etc"`, `, "claimsDir": "x"`,
+		`, "deviceInfoDir": []`, `, "vswitch": 7`, `, "vswitch": "ovs9"`, `, "configFile": "x", "vswitch": "ovs0"`, `, "timeout": 1`, `, "runtimeConfig": 1`} {
+		n := newNode(t)
+		if a := n.run(env("ADD"), confWith(keys)); a.code == 0 {
+			t.Errorf("%s: ADD succeeds", keys)
+		}
+		for range 2 {
+			if a := n.run(env("DEL"), confWith(keys)); a.code != 0 {
+				t.Errorf("%s: DEL: code %d, %s", keys, a.code, a.all)
+			}
+		}
+		if left := n.files(); len(left) > 0 {
+			t.Errorf("%s: left %q", keys, left)
+		}
+	}
+}
+
+// The plugin that allocated the addresses releases them, also after the configuration named another one or none.
+func TestRecordedIPAMPluginReleasesAddresses(t *testing.T) {
+	for _, keys := range []string{`, "ipam": {"type": "gone"}`, `, "ipam": "x"`, ""} {
+		n := newNode(t)
+		lease := filepath.Join(n.dir, "lease")
+		n.write("/bin/lease", `#!/bin/sh
+grep -q '"range": *"a"' || exit 1
+case $CNI_COMMAND in
+ADD) touch `+lease+`; echo '{"ips": [{"address": "10.9.0.1/24"}]}';;
+DEL) [ "$CNI_CONTAINERID$CNI_IFNAME$CNI_ARGS" = "`+testID+`net1IgnoreUnknown=1;X=1" ] && rm `+lease+`;;
+esac
+`)
+		must(t, os.Chmod(filepath.Join(n.dir, "bin/lease"), 0o755))
+		path := "CNI_PATH=" + filepath.Join(n.dir, "bin")
+		n.mustRun(env("ADD", path, "PATH=/bin:/usr/bin", "CNI_ARGS=IgnoreUnknown=1;X=1"),
+			confWith(`, "ipam": {"type": "lease", "range": "a"}`))
+		n.mustRun(env("DEL", "CNI_PATH=/x", "PATH=/bin:/usr/bin"), confWith(keys))
+		if _, err := os.Stat(lease); err == nil {
+			t.Errorf("%s: the address is leased", keys)
+		}
+	}
+}
+
+// An unreadable device-info file with the attachment's own name is overwritten by ADD, and removed by DEL. A file that the
+// runtime names is overwritten only if it is empty, and a copy of a device plugin's file never.
+func TestUnreadableDeviceInfoOfAttachment(t *testing.T) {
+	const infoDir = "/var/run/k8s.cni.cncf.io/devinfo/cni/"
+	args, own := "CNI_ARGS=K8S_POD_NAMESPACE=apps", infoDir+"apps-fast-"+testID+"_net1"
+	named := `, "runtimeConfig": {"CNIDeviceInfoFile": "` + own + `"}`
+	for _, tc := range []struct{ name, content, keys, refused string }{
+		{"empty", "", "", ""},
+		{"cut", `{"type": "vhost`, "", ""},
+		{"empty, named by the runtime", "", named, ""},
+		{"cut, named by the runtime", `{"type": "vhost`, named, "the network has no device of a device plugin: remove the file"},
+		{"empty copy", "", `, "deviceID": "port7"`, "should be the copy of the device plugin's file"},
+	} {
+		n := newNode(t)
+		n.write(own, tc.content)
+		a := n.run(env("ADD", args), confWith(tc.keys))
+		if tc.refused == "" && a.code != 0 || tc.refused != "" && (a.code != codeConfig || !strings.Contains(a.all, tc.refused)) {
+			t.Errorf("%s: code %d, %s", tc.name, a.code, a.all)
+		}
+		n.mustRun(env("DEL", args), confWith(tc.keys))
+		if left := n.files(); len(left) > 0 {
+			t.Errorf("%s: DEL left %q", tc.name, left)
+		}
+	}
+}

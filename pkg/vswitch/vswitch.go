@@ -6,11 +6,13 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/base32"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/internal/deadline"
 	"github.com/jackfield/jackfield/pkg/hostfs"
@@ -69,6 +71,8 @@ type Port struct {
 // Driver creates ports on one switch. Every method returns when ctx ends. A switch that does not answer
 // is an error with errdefs.ErrUnavailable. What the switch refuses is a *Refusal.
 type Driver interface {
+	// Probe checks that the switch accepts a connection. It changes nothing, and does not wait for an answer.
+	Probe(ctx context.Context) error
 	// Ensure creates the port, or changes it until it is as described, and returns when the switch reports
 	// that the port is usable. The result is the port as List returns it then, with the whole owner; its
 	// Socket may differ from what was asked where the switch decides the path. A port of this name without
@@ -180,6 +184,19 @@ type UnavailableError struct {
 	// Switch is the switch's name in the node's configuration. Endpoint is the address of its API.
 	Switch, Endpoint string
 	Err              error
+	// Down says that no process listens on Endpoint, so the call requested nothing.
+	Down bool
+}
+
+// IsDown reports whether a call failed because no process listens on the switch's endpoint.
+func IsDown(err error) bool {
+	var unavailable *UnavailableError
+	return errors.As(err, &unavailable) && unavailable.Down
+}
+
+// IsNotListening reports whether an error of connecting to a UNIX socket means that no process listens on it.
+func IsNotListening(err error) bool {
+	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ECONNREFUSED)
 }
 
 func (e *UnavailableError) Error() string {

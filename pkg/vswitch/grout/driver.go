@@ -8,6 +8,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -155,6 +157,20 @@ func (d *Driver) delete(ctx context.Context, name string) error {
 		err = d.unknown("delete interface %q: %v", name, failed[0])
 	}
 	return err
+}
+
+// Probe implements vswitch.Driver.
+func (d *Driver) Probe(ctx context.Context) error {
+	if _, err := os.Stat(d.Grcli); err != nil {
+		return d.cannotRun(err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	conn, err := new(net.Dialer).DialContext(ctx, "unix", d.Socket())
+	if err != nil {
+		return &vswitch.UnavailableError{Switch: d.Name, Endpoint: d.Socket(), Err: err, Down: ctx.Err() == nil && vswitch.IsNotListening(err)}
+	}
+	return conn.Close()
 }
 
 // List implements vswitch.Driver. The table of all interfaces cuts long descriptions, so Jackfield's are read again.

@@ -80,7 +80,8 @@ func (d *Driver) run(ctx context.Context, keepGoing bool, commands ...string) (l
 		if !failed[0].is(unix.ENOENT) && !failed[0].is(unix.ECONNREFUSED) && !failed[0].is(unix.ECONNRESET) {
 			why += "; grcli and grout must have the same version"
 		}
-		return nil, nil, d.unavailable("grcli: %s", why)
+		return nil, nil, &vswitch.UnavailableError{Switch: d.Name, Endpoint: d.Socket(), Err: errors.New("grcli: " + why),
+			Down: failed[0].is(unix.ENOENT) || failed[0].is(unix.ECONNREFUSED)}
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.EACCES):
 		return nil, nil, d.cannotRun(err)
 	case err != nil && len(failed) == 0:

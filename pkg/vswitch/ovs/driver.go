@@ -197,6 +197,17 @@ func removePort(c *connection, owner vswitch.Owner) error {
 	return err
 }
 
+// Probe implements vswitch.Driver.
+func (d *Driver) Probe(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	_, disconnect, err := d.connect(ctx)
+	if err == nil {
+		disconnect()
+	}
+	return err
+}
+
 // List implements vswitch.Driver.
 func (d *Driver) List(ctx context.Context) ([]vswitch.Port, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)

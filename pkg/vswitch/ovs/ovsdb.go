@@ -81,7 +81,7 @@ func (d *Driver) unavailable(ctx context.Context, err error) error {
 	case errors.As(err, &op):
 		err = op.Err
 	}
-	return &vswitch.UnavailableError{Switch: d.Name, Endpoint: d.Socket(), Err: err}
+	return &vswitch.UnavailableError{Switch: d.Name, Endpoint: d.Socket(), Err: err, Down: ctx.Err() == nil && vswitch.IsNotListening(err)}
 }
 
 // call sends a request and returns the result. Notifications that arrive meanwhile are dropped.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/jackfield/jackfield/internal/deadline"
 	"github.com/jackfield/jackfield/internal/diag"
+	"github.com/jackfield/jackfield/pkg/vswitch"
 )
 
 const (
@@ -43,6 +44,9 @@ type connection struct {
 	stop  func() bool       // of the caller's context
 }
 
+// errDown marks the error of a connection that no process accepts. It has no text of its own.
+var errDown = errors.New("")
+
 // missingMessage returns the error for a message that VPP does not have as the driver knows it. It names VPP's version and
 // is an errdefs.ErrNotImplemented.
 func (c *connection) missingMessage(name string) error {
@@ -66,7 +70,11 @@ func connect(ctx context.Context, socket string) (*connection, error) {
 		conn, err = new(net.Dialer).DialContext(ctx, "unix", socket)
 	}
 	if err != nil {
-		return nil, unavailable("connect", err)
+		isDown := ctx.Err() == nil && vswitch.IsNotListening(err)
+		if err = unavailable("connect", err); isDown {
+			err = fmt.Errorf("%w%w", err, errDown)
+		}
+		return nil, err
 	}
 	c := &connection{conn: conn, stop: context.AfterFunc(ctx, func() { conn.Close() })}
 	if err := c.create(); err != nil {

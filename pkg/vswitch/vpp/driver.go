@@ -307,6 +307,16 @@ func (c *connection) removeMemifLeftovers(v *inventory, port vswitch.Port) error
 	return nil
 }
 
+// Probe implements vswitch.Driver.
+func (d *Driver) Probe(ctx context.Context) error {
+	c, err := connect(ctx, d.Socket())
+	if err != nil {
+		return d.explain(vswitch.Port{}, err)
+	}
+	c.close()
+	return nil
+}
+
 // List implements vswitch.Driver.
 func (d *Driver) List(ctx context.Context) ([]vswitch.Port, error) {
 	var ports []vswitch.Port
@@ -376,7 +386,7 @@ func (d *Driver) explain(p vswitch.Port, err error) error {
 	case err == nil || errors.As(err, &refusal):
 		return err
 	case errdefs.IsUnavailable(err):
-		return &vswitch.UnavailableError{Switch: d.Name, Endpoint: d.Socket(), Err: err}
+		return &vswitch.UnavailableError{Switch: d.Name, Endpoint: d.Socket(), Err: err, Down: errors.Is(err, errDown)}
 	case errors.As(err, &result):
 		field, remedy := fieldOf(result.message), `see "vppctl show logging"`
 		if field == "socketDir" {
