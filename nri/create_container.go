@@ -32,6 +32,10 @@ func (p *Plugin) CreateContainer(ctx context.Context, pod *api.PodSandbox, c *ap
 	defer p.timeCall(telemetry.CreateContainer)()
 	p.counters.Containers.Add(1)
 	defer p.recoverPanic(&err, pod)
+	if err := p.checkRuntime(pod, c); err != nil {
+		p.reportRefused(pod, c, err)
+		return nil, nil, newRefusal(pod, c, err)
+	}
 	if p.hasNoRequests(ctx, pod, c) {
 		p.counters.Untouched.Add(1)
 		return nil, nil, nil
@@ -53,6 +57,27 @@ func (p *Plugin) CreateContainer(ctx context.Context, pod *api.PodSandbox, c *ap
 	}
 	p.recordCreation(made)
 	return markUsage(made.adjust, made.plan.Usage), nil, nil
+}
+
+// checkRuntime refuses a container that requests something from a runtime that cannot deliver it. dockerd
+// passes annotations and labels with the container and not with its pod.
+func (p *Plugin) checkRuntime(pod *api.PodSandbox, c *api.Container) error {
+	why := p.runtime.info.Load().Limitation()
+	if why == "" {
+		return nil
+	}
+	engine := p.config.core.Load().engine
+	for _, requests := range []map[string]string{pod.GetAnnotations(), c.GetAnnotations(), c.GetLabels()} {
+		if engine.MayAsk(requests) {
+			return p.unsupportedRuntime(why, "the container's annotations or labels")
+		}
+	}
+	return nil
+}
+
+func (p *Plugin) unsupportedRuntime(why, request string) error {
+	return errdefs.ErrNotImplemented.WithMessage(fmt.Sprintf("%s: runtime %q is not supported: %s; "+
+		"use containerd or CRI-O, or Podman with jackfield-hook, or create the container without the request", request, p.runtimeName(), why))
 }
 
 // hasNoRequests reports that there is nothing to do for the container. The check runs on a
@@ -105,6 +130,10 @@ func (p *Plugin) prepareCreation(ctx context.Context, pod *api.PodSandbox, c *ap
 	plan, err := current.engine.Resolve(ctx, req)
 	if plan == nil || err != nil {
 		return nil, err
+	}
+	if why := p.runtime.info.Load().Limitation(); why != "" && len(plan.Items) > 0 {
+		p.containers.ledger.Drop(req.SandboxID, req.ContainerID)
+		return nil, p.unsupportedRuntime(why, plan.Items[0].Request)
 	}
 	defer func() {
 		if err != nil {

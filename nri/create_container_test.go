@@ -201,3 +201,29 @@ func TestLateCreationLeavesNothingOfRemovedPod(t *testing.T) {
 		})
 	}
 }
+
+// Docker applies only a part of what a plugin returns, and drops the rest silently: a container that requests
+// anything is refused, in whichever form it does. Others are created.
+func TestContainersOfDockerAreRefused(t *testing.T) {
+	h := newReloadHost(t, granting, false)
+	_, err := h.p.Configure(t.Context(), "", "docker", "29.0.0")
+	check(t, err)
+	request := map[string]string{"devices.jackfield.dev": "vendor.com/net=a"}
+	for name, tc := range map[string]struct {
+		pod     *api.PodSandbox
+		c       *api.Container
+		refused bool
+	}{
+		"an annotation of the container": {&api.PodSandbox{}, &api.Container{Annotations: request}, true},
+		"one of CDI":                     {&api.PodSandbox{}, &api.Container{Annotations: map[string]string{"cdi.k8s.io/x": "vendor.com/net=a"}}, true},
+		"a label":                        {&api.PodSandbox{}, &api.Container{Labels: request}, true},
+		"an annotation of the pod":       {&api.PodSandbox{Annotations: request}, &api.Container{}, true},
+		"nothing":                        {&api.PodSandbox{}, &api.Container{Annotations: map[string]string{"a": "b"}}, false},
+	} {
+		tc.c.Id, tc.c.Name = strings.Repeat("c", 64), "c"
+		_, _, err := h.p.CreateContainer(t.Context(), tc.pod, tc.c)
+		if (err != nil) != tc.refused || tc.refused && !strings.Contains(err.Error(), "is not supported") {
+			t.Errorf("%s: %v, want refused: %v", name, err, tc.refused)
+		}
+	}
+}

@@ -57,6 +57,9 @@ func (p *Plugin) Configure(_ context.Context, cfg, runtime, version string) (api
 		p.log.Warn("hooks.dirs is configured, and CRI-O reads hooks.d directories itself (hooks_dir in crio.conf): name no directory in both")
 	}
 	log.WithField("nri", nriVersion).Info("registered with the runtime")
+	if why := p.runtime.info.Load().Limitation(); why != "" {
+		log.Errorf("%s is not supported: %s", runtime, why)
+	}
 	if p.opts.Inherited && !p.runtime.capabilities.Load().SyncPreinstalled {
 		p.registerWithoutSynchronize()
 	}

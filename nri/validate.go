@@ -213,15 +213,27 @@ func (v *validation) writableBelow(m *api.Mount) bool {
 	return err != nil || slices.ContainsFunc(mounts, func(o hostfs.Mount) bool { return strings.HasPrefix(o.Point, below) })
 }
 
+// bindTypes are the types of mounts that are checked by their source.
+var bindTypes = []string{"", "bind", "none"}
+
 // hostlessTypes are types of mounts that grant access to nothing on the host.
 var hostlessTypes = []string{"tmpfs", "mqueue", "devpts"}
 
 // checkMount checks a mount of the host, by its path as written and as resolved.
 func (v *validation) checkMount(m *api.Mount) error {
-	if !mountopt.IsBind(m.GetType(), m.GetOptions()) && slices.Contains(hostlessTypes, m.GetType()) {
+	isBind := mountopt.IsBind(m.GetType(), m.GetOptions())
+	if !isBind && slices.Contains(hostlessTypes, m.GetType()) {
 		return nil
 	}
 	ro := mountopt.IsReadOnly(m.GetOptions()) && !v.writableBelow(m)
+	if !slices.Contains(bindTypes, m.GetType()) {
+		// The options of such a mount name host paths (overlay), or it shows the kernel (debugfs). With an
+		// option bind, runtimes differ in whether the type counts.
+		err := v.reportAudited(v.policy.FileSystem(v.subject, m.GetType(), m.GetDestination(), ro))
+		if err != nil || !isBind {
+			return err
+		}
+	}
 	if err := v.reportAudited(v.policy.Mount(v.subject, m.GetSource(), m.GetDestination(), ro)); err != nil {
 		return err
 	}

@@ -87,7 +87,11 @@ func (p *Policy) Evaluate(q *Query, s policy.Subject) []Decision {
 		return p.NamedSocket(s, name, socketPath(p.Config.Sockets.Named[name].Path))
 	})
 	for _, m := range q.Mounts {
-		grant, err := p.Mount(s, m.Source, m.Destination, m.ReadOnly)
+		decide := func() (policy.Grant, error) { return p.Mount(s, m.Source, m.Destination, m.ReadOnly) }
+		if m.Type != "" {
+			decide = func() (policy.Grant, error) { return p.FileSystem(s, m.Type, m.Destination, m.ReadOnly) }
+		}
+		grant, err := decide()
 		all = append(all, newDecision("mounts", m.String(), grant, err))
 	}
 	each("hooks", q.Hooks, p.Hook)

@@ -95,9 +95,13 @@ func (q *policyCheck) checkFlags(cmd *cobra.Command, args []string) error {
 	for _, m := range q.mounts {
 		parts := strings.Split(m, ":")
 		if len(parts) < 2 || len(parts) > 3 || len(parts) == 3 && parts[2] != "ro" {
-			return usagef(cmd, "--mount: found %q, want SOURCE:DESTINATION or SOURCE:DESTINATION:ro", m)
+			return usagef(cmd, "--mount: found %q, want SOURCE:DESTINATION or SOURCE:DESTINATION:ro; type=TYPE in place of SOURCE for a file system that is no bind mount", m)
 		}
-		q.query.Mounts = append(q.query.Mounts, policy.Mount{Source: parts[0], Destination: parts[1], ReadOnly: len(parts) == 3})
+		mount := policy.Mount{Source: parts[0], Destination: parts[1], ReadOnly: len(parts) == 3}
+		if fsType, ok := strings.CutPrefix(parts[0], "type="); ok {
+			mount.Type, mount.Source = fsType, ""
+		}
+		q.query.Mounts = append(q.query.Mounts, mount)
 	}
 	for _, p := range q.ports {
 		var port policy.Port

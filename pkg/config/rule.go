@@ -74,12 +74,13 @@ func (d *decoder) readAllow(into *policy.Allow) reader {
 
 func (d *decoder) readMountRule(at string, element *yaml.Node, m *policy.Mount) {
 	ok := d.readObject(at, element,
+		member{"type", d.readText(&m.Type, notEmpty)},
 		member{"source", d.readText(&m.Source, notEmpty)},
 		member{"destination", d.readText(&m.Destination, notEmpty)},
 		member{"readOnly", d.readBoolean(&m.ReadOnly)},
 	)
-	if m.Source == "" && ok {
-		d.addFault(at+".source", element, "nothing", "a mount has a source, a pattern of host paths")
+	if m.Source == "" && m.Type == "" && ok {
+		d.addFault(at+".source", element, "nothing", "a mount has a source, a pattern of host paths, or a type of file systems")
 	}
 }
 

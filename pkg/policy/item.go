@@ -64,6 +64,7 @@ type item struct {
 	kind        kind
 	name        string // the source of a mount
 	destination string // of a mount
+	fsType      string // of a mount that is no bind mount, which has no name
 	writable    bool   // of a mount
 	whole       bool   // a socket's directory with everything below it
 	vlan        int    // of a port; 0 for untagged
@@ -75,6 +76,8 @@ func (it *item) describe() string {
 	switch {
 	case it.whole:
 		return "socket directory " + diag.Quote(it.name)
+	case it.fsType != "":
+		return "mount of type " + diag.Quote(it.fsType) + " at " + diag.Quote(it.destination)
 	case it.kind == kindMount:
 		return text + " at " + diag.Quote(it.destination)
 	case it.kind == kindPort && it.vlan != 0:
@@ -92,6 +95,8 @@ func (it *item) isWellFormed() bool {
 		return isValidPort(it.name, it.vlan)
 	case it.kind == kindMount && !glob.CleanPath(it.destination):
 		return false
+	case it.fsType != "":
+		return isFileSystemType(it.fsType)
 	}
 	return !it.kind.isHostPath() || glob.CleanPath(it.name)
 }
@@ -111,7 +116,7 @@ func (it *item) within() string {
 func (it *item) formatYAML() string {
 	switch {
 	case it.kind == kindMount:
-		return Mount{Source: it.name, Destination: it.destination, ReadOnly: !it.writable}.FormatYAML()
+		return Mount{Type: it.fsType, Source: it.name, Destination: it.destination, ReadOnly: !it.writable}.FormatYAML()
 	case it.kind == kindPort && it.vlan > 0:
 		return PortPattern{Port: it.name, VLANs: []string{strconv.Itoa(it.vlan)}}.formatYAML()
 	case it.whole:

@@ -22,6 +22,7 @@ type pattern struct {
 	// destination and readOnly are of mounts. A nil destination matches every path.
 	destination *glob.Glob
 	readOnly    bool
+	fsType      string      // of mounts that are no bind mounts; the name is not set
 	vlans       []vlanRange // of ports; nil for any VLAN and none
 }
 
@@ -38,7 +39,8 @@ func (f *faults) compilePatterns(field string, a Allow) (set patternSet) {
 	}
 	for i, m := range a.Mounts {
 		at := fmt.Sprintf("%s.mounts[%d]", field, i)
-		p := pattern{text: m.FormatYAML(), name: f.compile(at+".source", m.Source, glob.CompilePath), readOnly: m.ReadOnly}
+		p := pattern{text: m.FormatYAML(), readOnly: m.ReadOnly, fsType: m.Type}
+		f.compileMounted(at, &m, &p)
 		if m.Destination != "" {
 			g := f.compile(at+".destination", m.Destination, glob.CompilePath)
 			p.destination = &g
@@ -49,9 +51,36 @@ func (f *faults) compilePatterns(field string, a Allow) (set patternSet) {
 	return set
 }
 
-// String returns the mount as SOURCE:DESTINATION, or as SOURCE:DESTINATION:ro.
+// bindTypes are the types of bind mounts.
+var bindTypes = []string{"", "bind", "none"}
+
+// isFileSystemType reports whether a type is a name that a rule can have.
+func isFileSystemType(name string) bool {
+	return !slices.Contains(bindTypes, name) && len(name) <= 64 &&
+		!strings.ContainsFunc(name, func(r rune) bool {
+			return (r < '0' || r > '9') && (r|32 < 'a' || r|32 > 'z') && !strings.ContainsRune("._-", r)
+		})
+}
+
+// compileMounted compiles the source or the type of a pattern of mounts.
+func (f *faults) compileMounted(at string, m *Mount, p *pattern) {
+	switch {
+	case m.Type == "":
+		p.name = f.compile(at+".source", m.Source, glob.CompilePath)
+	case !isFileSystemType(m.Type):
+		f.addFault(at+".type", diag.Quote(m.Type), "a type of file systems, such as overlay; bind mounts have a source and no type")
+	case m.Source != "":
+		f.addFault(at+".source", diag.Quote(m.Source), "a mount has a type or a source: options of a file system with a type can name other sources")
+	}
+}
+
+// String returns the mount as SOURCE:DESTINATION, or as SOURCE:DESTINATION:ro. A file system has type=TYPE in place
+// of the source.
 func (m Mount) String() string {
 	s := m.Source + ":" + m.Destination
+	if m.Type != "" {
+		s = "type=" + m.Type + ":" + m.Destination
+	}
 	if m.ReadOnly {
 		s += ":ro"
 	}
@@ -61,6 +90,9 @@ func (m Mount) String() string {
 // FormatYAML returns the mount as one line of the rule.
 func (m Mount) FormatYAML() string {
 	text := "{source: " + strconv.Quote(m.Source)
+	if m.Type != "" {
+		text = "{type: " + strconv.Quote(m.Type)
+	}
 	if m.Destination != "" {
 		text += ", destination: " + strconv.Quote(m.Destination)
 	}
@@ -85,7 +117,7 @@ func compileCDI(pattern string) (glob.Glob, error) {
 func (p *pattern) matches(it *item) bool {
 	switch {
 	case it.kind == kindMount:
-		return p.name.Match(it.name) && p.matchesMode(it) && (p.destination == nil || p.destination.Match(it.destination))
+		return p.matchesSource(it, p.name.Match) && p.matchesMode(it) && (p.destination == nil || p.destination.Match(it.destination))
 	case it.kind == kindPort:
 		return p.name.Match(it.name) && p.matchesVLAN(it.vlan)
 	case it.whole:
@@ -97,12 +129,17 @@ func (p *pattern) matches(it *item) bool {
 // matchesMode reports whether the pattern is for mounts that are as writable as the item.
 func (p *pattern) matchesMode(it *item) bool { return !p.readOnly || !it.writable }
 
+// matchesSource matches a bind mount by its source, and another file system by its type.
+func (p *pattern) matchesSource(it *item, matches func(source string) bool) bool {
+	return p.fsType == it.fsType && (it.fsType != "" || matches(it.name))
+}
+
 // matchesWithin reports whether the pattern of a denial matches something that the item includes: what is below
 // a mount or a socket's directory, or a VLAN of an untagged port.
 func (p *pattern) matchesWithin(it *item) bool {
 	switch {
 	case it.kind == kindMount:
-		return p.name.MatchesBelow(it.name) && p.matchesMode(it) &&
+		return p.matchesSource(it, p.name.MatchesBelow) && p.matchesMode(it) &&
 			(p.destination == nil || p.destination.Match(it.destination) || p.destination.MatchesBelow(it.destination))
 	case it.kind == kindPort:
 		return it.vlan == 0 && p.name.Match(it.name)

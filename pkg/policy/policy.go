@@ -147,6 +147,12 @@ func (p *Policy) Device(s Subject, path string) (Grant, error) {
 	return p.decide(&s, &item{kind: kindDevice, name: path})
 }
 
+// FileSystem decides on the mount of a file system that is no bind mount. A rule allows it by its type, whatever
+// its source and options are.
+func (p *Policy) FileSystem(s Subject, fsType, destination string, readOnly bool) (Grant, error) {
+	return p.decide(&s, &item{kind: kindMount, fsType: fsType, destination: destination, writable: !readOnly})
+}
+
 // Mount decides on the mount of a host path at a path in the container. Both follow the rules of
 // Socket. The mounts of a granted CDI device and the directory of a granted socket need no decision
 // of their own.

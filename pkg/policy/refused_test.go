@@ -167,8 +167,8 @@ type yamlAllow struct {
 }
 
 type yamlMount struct {
-	Source, Destination string
-	ReadOnly            bool `yaml:"readOnly"`
+	Type, Source, Destination string
+	ReadOnly                  bool `yaml:"readOnly"`
 }
 
 func (a yamlAllow) allow() Allow {

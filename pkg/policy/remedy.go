@@ -17,7 +17,7 @@ const pathUnknown = "/DIRECTORY/OF/ITS/SOCKETS/**"
 // addRemedy adds the lines that would grant the item to the refusal.
 func (p *Policy) addRemedy(e *RefusedError, s *Subject, it *item, c closeness) {
 	k := it.kind
-	nameless := !nameable(k, it.name) || k == kindMount && !nameable(k, it.destination)
+	nameless := it.fsType == "" && !nameable(k, it.name) || it.fsType != "" && !isFileSystemType(it.fsType) || k == kindMount && !nameable(k, it.destination)
 	if nameless || c < otherKind && s.Namespace != "" && !nameable(kindNetwork, s.Namespace) {
 		e.Why += "; no pattern can name it, so no rule can allow it alone"
 		return

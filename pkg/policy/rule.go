@@ -66,8 +66,11 @@ type Allow struct {
 	NamedSockets []string
 }
 
-// Mount is a pattern of mounts.
+// Mount is a pattern of mounts: of bind mounts by their source, or of other file systems by their type.
 type Mount struct {
+	// Type is a type of file systems, such as overlay. With a type there is no Source: the kernel
+	// ignores it, or the options name others. Empty stands for bind mounts.
+	Type string
 	// Source is a pattern of host paths.
 	Source string
 	// Destination is a pattern of paths in the container. Empty matches every path.

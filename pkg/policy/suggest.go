@@ -14,6 +14,8 @@ import (
 type Asked struct {
 	List string `json:"list"` // of Allow: cdi, sockets, namedSockets, devices, mounts, hooks, networks or ports
 	Name string `json:"name"` // with /** for a directory with everything below it
+	// Type is of a mount that is no bind mount, and has no name.
+	Type string `json:"type,omitempty"`
 	// Destination and ReadOnly are of a mount.
 	Destination string `json:"destination,omitempty"`
 	ReadOnly    bool   `json:"readOnly,omitempty"`
@@ -25,7 +27,7 @@ type Asked struct {
 
 // asked returns the item as a rule's list has it.
 func (it *item) asked(s *Subject) Asked {
-	a := Asked{List: it.kind.listName(), Name: it.name, Destination: it.destination, ReadOnly: it.kind == kindMount && !it.writable}
+	a := Asked{List: it.kind.listName(), Name: it.name, Type: it.fsType, Destination: it.destination, ReadOnly: it.kind == kindMount && !it.writable}
 	if it.whole {
 		a.Name += "/**"
 	}
@@ -47,7 +49,7 @@ type Suggestion struct {
 func Suggest(asked []Suggestion) (rules []Rule, left []Suggestion) {
 	order := func(a, b Suggestion) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Network, b.Network), cmp.Compare(a.List, b.List), cmp.Compare(a.Name, b.Name),
-			cmp.Compare(a.Destination, b.Destination), cmp.Compare(strconv.FormatBool(a.ReadOnly), strconv.FormatBool(b.ReadOnly)), cmp.Compare(a.DeniedBy, b.DeniedBy))
+			cmp.Compare(a.Type, b.Type), cmp.Compare(a.Destination, b.Destination), cmp.Compare(strconv.FormatBool(a.ReadOnly), strconv.FormatBool(b.ReadOnly)), cmp.Compare(a.DeniedBy, b.DeniedBy))
 	}
 	asked = slices.SortedFunc(slices.Values(asked), order)
 	asked = slices.Compact(asked)
@@ -62,7 +64,7 @@ func Suggest(asked []Suggestion) (rules []Rule, left []Suggestion) {
 		}
 		rule := ruleFor(&rules, a)
 		if k == kindMount {
-			rule.Allow.Mounts = append(rule.Allow.Mounts, Mount{Source: a.Name, Destination: a.Destination, ReadOnly: a.ReadOnly})
+			rule.Allow.Mounts = append(rule.Allow.Mounts, Mount{Type: a.Type, Source: a.Name, Destination: a.Destination, ReadOnly: a.ReadOnly})
 			continue
 		}
 		list := rule.Allow.list(k)
@@ -84,7 +86,7 @@ func kindOf(list string) (kind, bool) {
 // isNameable reports whether patterns can match what was asked for, and nothing else.
 func (a *Suggestion) isNameable(k kind) bool {
 	name, _ := cutWhole(k, a.Name)
-	return nameable(k, name) && (k != kindMount || nameable(k, a.Destination)) && (a.Namespace == "" || nameable(kindNetwork, a.Namespace)) &&
+	return (nameable(k, name) || isFileSystemType(a.Type)) && (k != kindMount || nameable(k, a.Destination)) && (a.Namespace == "" || nameable(kindNetwork, a.Namespace)) &&
 		(a.Network == "" || nameable(kindNetwork, a.Network))
 }
 
@@ -98,7 +100,7 @@ func cutWhole(k kind, name string) (dir string, whole bool) {
 
 // covers reports whether the rule for a grants b too, which is of kind k.
 func (a *Suggestion) covers(b *Suggestion, k kind) bool {
-	if a.Namespace != b.Namespace || a.List != b.List || a.DeniedBy != "" || a.Network != "" && a.Network != b.Network || a.Destination != b.Destination ||
+	if a.Namespace != b.Namespace || a.List != b.List || a.DeniedBy != "" || a.Network != "" && a.Network != b.Network || a.Destination != b.Destination || a.Type != b.Type ||
 		a.ReadOnly && !b.ReadOnly || !a.isNameable(k) {
 		return false
 	}

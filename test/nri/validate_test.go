@@ -21,7 +21,7 @@ import (
 
 const validatingYAML = policyYAML + `    - name: data
       for:   {namespaces: ["*"]}
-      allow: {mounts: [{source: "/srv/data/**", readOnly: true}]}
+      allow: {mounts: [{source: "/srv/data/**", readOnly: true}, {type: squashfs, destination: "/images/**"}]}
 validate: {devices: true, mounts: true, except: [20-trusted]}
 `
 
@@ -91,7 +91,9 @@ func TestPolicyAppliesToOtherPlugins(t *testing.T) {
 		{"granted mount, writable by default", "10-other", injectedMount("/srv/data/a", "/data", "bind", "rbind"), []string{`deny mount "/srv/data/a"`}},
 		{"symlink out of a granted directory", "10-other", injectedMount("/srv/data/link", "/data", "bind", "rbind", "ro"), []string{`deny mount "/srv/secret"`}},
 		{"up", "10-other", injectedMount("/srv/data/../secret", "/data", "bind", "ro"), []string{"only an absolute path"}},
-		{"disk", "10-other", injectedMount("/dev/sda", "/data", "ext4", "ro"), []string{`deny mount "/dev/sda"`}},
+		{"disk", "10-other", injectedMount("/dev/sda", "/data", "ext4", "ro"), []string{`deny mount of type "ext4" at "/data"`}},
+		{"granted type", "10-other", injectedMount("/x", "/images/a", "squashfs", "ro"), nil},
+		{"granted type elsewhere", "10-other", injectedMount("/x", "/etc", "squashfs", "ro"), []string{`deny mount of type "squashfs" at "/etc"`}},
 		{"tmpfs", "10-other", injectedMount("tmpfs", "/cache", "tmpfs"), nil},
 		{"trusted plugin", "20-trusted", injectedMount("/etc", "/host", "bind", "rbind"), nil},
 	} {
@@ -223,5 +225,43 @@ func TestOtherPluginWithSameNameIsValidated(t *testing.T) {
 	_, err = n.create(pod, nil)
 	if err == nil || !strings.Contains(err.Error(), `deny mount "/srv/secret"`) {
 		t.Errorf("the other plugin's mount: %v", err)
+	}
+}
+
+// A granted source grants no mount of another type: its options name other paths, or the kernel ignores the
+// source. Types are compared exactly.
+func TestGrantedSourceIsNoGrantOfAnotherType(t *testing.T) {
+	n := newNode(t, validatingYAML, withValidation)
+	check(t, os.MkdirAll(n.path("/srv/data/a"), 0o755))
+	other := &injector{}
+	n.runtime.Connect(t, "10", "other", other)
+	pod := nritest.NewPod("dpdk-a", "fwd-0", nil)
+	check(t, n.runtime.RunPodSandbox(t.Context(), pod))
+	for _, tc := range []struct {
+		fsType  string
+		options []string
+		granted bool
+	}{
+		{"", []string{"bind", "ro"}, true},
+		{"none", []string{"rbind", "ro"}, true},
+		{"bind", []string{"ro"}, true},
+		{"overlay", []string{"ro", "lowerdir=/etc:/srv/data/a"}, false},
+		{"overlay", []string{"rbind", "ro"}, false},
+		{"tmpfs", []string{"rbind", "ro"}, false},
+		{"tmpfs", nil, true},
+		{"TMPFS", nil, false},
+		{"Bind", []string{"ro"}, false},
+		{"debugfs", []string{"ro"}, false}, {"tracefs", []string{"ro"}, false}, {"devtmpfs", []string{"ro"}, false}, {"cgroup2", []string{"ro"}, false},
+		{"bpf", []string{"ro"}, false}, {"proc", []string{"ro"}, false}, {"sysfs", []string{"ro"}, false}, {"fuse", []string{"ro"}, false},
+		{"fuse.sshfs", []string{"ro"}, false}, {"nfs", []string{"ro"}, false}, {"over\nlay", []string{"ro"}, false},
+	} {
+		other.adjust = injectedMount("/srv/data/a", "/data", tc.fsType, tc.options...)
+		_, err := n.runtime.CreateContainer(t.Context(), pod, &api.Container{Name: "app"})
+		if (err == nil) != tc.granted {
+			t.Errorf("type %q with %q: %v, want granted: %v", tc.fsType, tc.options, err, tc.granted)
+		}
+		if !tc.granted && err != nil && !strings.Contains(err.Error(), "mount of type") {
+			t.Errorf("type %q: the error does not name the type: %v", tc.fsType, err)
+		}
 	}
 }
