@@ -229,10 +229,14 @@ func TestUnsupportedEditIsRefused(t *testing.T) {
 
 func TestCapabilitiesFollowVersionOfNRI(t *testing.T) {
 	for version, want := range map[string]capability.Capabilities{
-		"": {}, "unknown": {}, "0.6.1": {}, "v0.9.0": {}, "v0.10.0": {DeviceRules: true, Validate: true}, "v0.11.1": {DeviceRules: true, NetDevices: true, RDT: true, Validate: true},
-		"v0.12.3": {DeviceRules: true, NetDevices: true, RDT: true, Validate: true},
-		"v0.12.4": {DeviceRules: true, NetDevices: true, RDT: true, Validate: true, FailRequest: true},
-		"v1.0.0":  {DeviceRules: true, NetDevices: true, RDT: true, Validate: true, FailRequest: true}, "0.0.0-unknown": {},
+		"": {}, "unknown": {}, "0.6.1": {}, "v0.7.0": {}, "0.0.0-unknown": {},
+		"0.8.0":   {SyncPreinstalled: true},
+		"v0.9.0":  {SyncPreinstalled: true},
+		"v0.10.0": {SyncPreinstalled: true, DeviceRules: true, Validate: true},
+		"v0.11.1": {SyncPreinstalled: true, DeviceRules: true, NetDevices: true, RDT: true, Validate: true},
+		"v0.12.3": {SyncPreinstalled: true, DeviceRules: true, NetDevices: true, RDT: true, Validate: true},
+		"v0.12.4": {SyncPreinstalled: true, DeviceRules: true, NetDevices: true, RDT: true, Validate: true, FailRequest: true},
+		"v1.0.0":  {SyncPreinstalled: true, DeviceRules: true, NetDevices: true, RDT: true, Validate: true, FailRequest: true},
 	} {
 		if got := capability.ForVersion(version); got != want {
 			t.Errorf("CapabilitiesOf(%q) = %+v, want %+v", version, got, want)
