@@ -128,7 +128,11 @@ func (c *checker) forEach(array *jsontree.Node, do func(i int, entry *jsontree.N
 func (c *checker) decodeString(n *jsontree.Node) string {
 	switch {
 	case n.Kind == jsontree.Array || n.Kind == jsontree.Object:
-		c.reject(n, "", "must be a string")
+		rule := "must be a string"
+		if c.isVariable() {
+			rule = `must be a string NAME=VALUE, such as "FOO=bar"`
+		}
+		c.reject(n, "", rule)
 		return ""
 	case strings.IndexByte(n.Text, 0) >= 0:
 		c.reject(n, "", "must not contain a NUL")
@@ -171,7 +175,11 @@ func (c *checker) decodeInteger(n *jsontree.Node) int64 {
 			return v
 		}
 	}
-	c.reject(n, "", want.rule)
+	rule := want.rule
+	if _, ok := parseInteger(n.Text); ok && n.Kind == jsontree.String {
+		rule += ", without quotes"
+	}
+	c.reject(n, "", rule)
 	return want.low
 }
 

@@ -98,7 +98,7 @@ func (c *checker) decodeSpec(n *jsontree.Node) *specs.Spec {
 func (c *checker) checkSpec(n *jsontree.Node, spec *specs.Spec) {
 	c.requireText(n, "cdiVersion", spec.Version)
 	if spec.Version != "" && c.version < 0 {
-		c.reject(n.Member("cdiVersion"), "cdiVersion", "must be one of "+strings.Join(knownVersions, ", "))
+		c.reject(n.Member("cdiVersion"), "cdiVersion", unknownVersion(spec.Version))
 	}
 	spec.Version = strings.TrimPrefix(spec.Version, "v")
 	c.requireText(n, "kind", spec.Kind)
@@ -115,6 +115,25 @@ func (c *checker) checkSpec(n *jsontree.Node, spec *specs.Spec) {
 		c.report(cmp.Or(devices, n), "devices", "", "must have at least one device")
 	}
 	c.refuseSame(devices, "devices", "name", "another device of the file has this name")
+}
+
+// unknownVersion returns the rule that a version breaks.
+func unknownVersion(version string) string {
+	rule := "must be one of " + strings.Join(knownVersions, ", ")
+	if newest := knownVersions[len(knownVersions)-1]; slices.Compare(versionNumbers(version), versionNumbers(newest)) > 0 {
+		rule = "is newer than this version of Jackfield, which reads CDI up to " + newest +
+			": update Jackfield, or set an earlier cdiVersion if the file needs no more; " + rule
+	}
+	return rule
+}
+
+// versionNumbers returns the numbers of a version such as "v1.2.0", nil for another text.
+func versionNumbers(version string) []int {
+	n := make([]int, 3)
+	if count, _ := fmt.Sscanf(strings.TrimPrefix(version, "v"), "%d.%d.%d", &n[0], &n[1], &n[2]); count < 2 {
+		return nil
+	}
+	return n
 }
 
 // refuseSame reports an entry of the list key whose field has the same text as that of an earlier one.

@@ -58,6 +58,8 @@ type parser struct {
 	old    bool // schema 0.1.0
 	failed bool
 	found  diag.List
+	// mistyped are the fields whose values have a wrong type. They are zero in what was decoded.
+	mistyped map[string]bool
 }
 
 // addError adds an error at a node, nil for the whole file.
@@ -100,8 +102,7 @@ func (p *parser) decodeHook() *hooks.Hook {
 		Version string `json:"version"`
 	}
 	if err := json.Unmarshal(p.data, &version); err != nil {
-		p.refuseDecoding(err)
-		return nil
+		return p.refuseDecoding(err)
 	}
 	read := hooks.Read
 	switch version.Version {
@@ -117,25 +118,32 @@ func (p *parser) decodeHook() *hooks.Hook {
 	case err != nil && version.Version == "":
 		p.addError(p.root.At("version"), "version", "nothing", `want "version": "1.0.0"; without it the file has the old schema 0.1.0, whose parser says: `+err.Error())
 	case err != nil:
-		p.refuseDecoding(err)
+		return p.refuseDecoding(err)
 	default:
 		return raw
 	}
 	return nil
 }
 
-// refuseDecoding adds an error of encoding/json, or of the reader of the old schema.
-func (p *parser) refuseDecoding(err error) {
+// refuseDecoding adds an error of encoding/json, or of the reader of the old schema. Values of a wrong type do not hide other
+// faults of the file: it returns the hook without these values, nil if the content cannot be read.
+func (p *parser) refuseDecoding(err error) *hooks.Hook {
 	var wrong *json.UnmarshalTypeError
-	if errors.As(err, &wrong) {
+	switch {
+	case errors.As(err, &wrong) && !p.old && p.checkTypes():
+		raw := &hooks.Hook{}
+		_ = json.Unmarshal(p.data, raw) // it goes on after a value of a wrong type
+		return raw
+	case errors.As(err, &wrong):
 		var keys []any
 		for key := range strings.SplitSeq(wrong.Field, ".") {
 			keys = append(keys, key)
 		}
 		p.addError(p.root.At(keys...), wrong.Field, "a JSON "+wrong.Value, "want "+jsonTypeName(wrong.Type.String()))
-		return
+	default:
+		p.addError(nil, "", "", err.Error())
 	}
-	p.addError(nil, "", "", err.Error())
+	return nil
 }
 
 // jsonTypeName names the JSON type that decodes to a Go type.
@@ -161,6 +169,7 @@ func (p *parser) checkHook(raw *hooks.Hook) *Hook {
 		field = "hook"
 	}
 	switch {
+	case p.mistyped["hook"] || p.mistyped["hook.path"]:
 	case raw.Hook.Path == "":
 		p.addError(at, field, "", "missing; want the host path of the hook's program")
 	case !path.IsAbs(raw.Hook.Path):
@@ -168,12 +177,14 @@ func (p *parser) checkHook(raw *hooks.Hook) *Hook {
 	case path.Clean(raw.Hook.Path) != raw.Hook.Path || strings.IndexByte(raw.Hook.Path, 0) >= 0 || raw.Hook.Path == "/":
 		p.addError(at, field, diag.Quote(raw.Hook.Path), "want a path without //, /./, /../ and without / at the end; this is "+diag.Quote(path.Clean(raw.Hook.Path)))
 	}
-	if t := raw.Hook.Timeout; t != nil && *t <= 0 {
+	if t := raw.Hook.Timeout; t != nil && *t <= 0 && !p.mistyped["hook.timeout"] {
 		p.addError(p.root.At("hook", "timeout"), "hook.timeout", "", "want seconds, more than 0, or leave it out")
 	}
 	p.checkStages(h, raw.Stages)
 	p.compile(h, &raw.When)
-	p.checkConditions(&h.When)
+	if len(p.mistyped) == 0 { // else a condition may seem to be missing
+		p.checkConditions(&h.When)
+	}
 	if p.failed {
 		return nil
 	}
@@ -189,6 +200,9 @@ func (p *parser) checkHook(raw *hooks.Hook) *Hook {
 
 func (p *parser) checkStages(h *Hook, stages []string) {
 	at := p.root.At("stages")
+	if p.mistyped["stages"] {
+		return
+	}
 	if stages == nil {
 		p.addError(at, "stages", "", "missing; want a list of "+strings.Join(stageNames(), ", "))
 		return
@@ -198,6 +212,8 @@ func (p *parser) checkStages(h *Hook, stages []string) {
 	}
 	for i, stage := range stages {
 		switch {
+		case p.mistyped[indexField("stages", i)]:
+			continue
 		case stage == "precreate":
 			p.addError(p.root.At("stages", i), indexField("stages", i), diag.Quote(stage), "a stage that only Podman has; such a file belongs in a directory that only Podman reads").Kind = ErrPodmanStage
 			continue
