@@ -89,10 +89,26 @@ func (s *Search) allocatedIDs(resource string) ([]string, error) {
 			return nil, s.forgedError(v, id)
 		}
 	}
+	if claim := extendedResourceClaim(answer.container.Claims); len(ids) == 0 && claim != "" {
+		return nil, fmt.Errorf("resource %q: the kubelet lists no device IDs, but resource claim %q, which Kubernetes created for extended resources of a DRA driver: "+
+			"remove \"resource:%s\" from the annotation; the driver injects the devices, and a rule can grant what their metadata describes; "+
+			"to request one of several, use a ResourceClaim under resourceClaims in place of resources.limits: %w", resource, claim, resource, errdefs.ErrNotFound)
+	}
 	if len(ids) == 0 {
 		return nil, fmt.Errorf("resource %q: the kubelet allocated none of it to the container; request it under resources.limits: %w", resource, errdefs.ErrNotFound)
 	}
 	return ids, nil
+}
+
+// extendedResourceClaim returns the claim that Kubernetes created for a pod's extended resources (KEP-5004), "" for none. Its
+// name is generated from <pod>-extended-resources-. The kubelet's answer does not have the names of the resources.
+func extendedResourceClaim(claims []allocation.ClaimDevice) string {
+	for _, cl := range claims {
+		if strings.Contains(cl.Claim, "-extended-resources-") {
+			return cl.Namespace + "/" + cl.Claim
+		}
+	}
+	return ""
 }
 
 // isAllocated reports whether the kubelet allocated a device to the container, from any
