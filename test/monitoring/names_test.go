@@ -161,9 +161,22 @@ func TestDashboardIsComplete(t *testing.T) {
 			if q.Expr == "" || q.RefID == "" {
 				t.Errorf("panel %q has the query %+v", p.Title, q)
 			}
-			if selectors := strings.Count(q.Expr, "{"); selectors == 0 || selectors != strings.Count(q.Expr, `{job=~"$job",instance=~"$instance"`) {
-				t.Errorf("panel %q does not select the chosen jobs and nodes: %s", p.Title, q.Expr)
+			if selectors := strings.Count(q.Expr, "{"); selectors == 0 || selectors != strings.Count(q.Expr, `{cluster=~"$cluster",job=~"$job",instance=~"$instance"`) {
+				t.Errorf("panel %q does not select the chosen clusters, jobs and nodes: %s", p.Title, q.Expr)
 			}
+		}
+	}
+}
+
+// What goes wrong without a word in the pods' events is on a panel.
+func TestDashboardShowsSilentFailures(t *testing.T) {
+	data, err := os.ReadFile("../../deploy/monitoring/dashboard.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, metric := range []string{"jackfield_containers_missed", "jackfield_staging_mode", "jackfield_staging_failures_total", "jackfield_config_current"} {
+		if !strings.Contains(string(data), metric+"{") {
+			t.Errorf("no panel has %s", metric)
 		}
 	}
 }

@@ -195,7 +195,7 @@ func evaluate(ctx context.Context, dashboard []byte) ([]result, error) {
 		return nil, err
 	}
 	defer stop()
-	variables := strings.NewReplacer("$__rate_interval", fmt.Sprintf("%ds", int(rateInterval.Seconds())), "$instance", ".*", "$job", ".*")
+	variables := strings.NewReplacer("$__rate_interval", fmt.Sprintf("%ds", int(rateInterval.Seconds())), "$cluster", ".*", "$instance", ".*", "$job", ".*")
 	var results []result
 	for _, p := range d.Panels {
 		for _, q := range p.Targets {
