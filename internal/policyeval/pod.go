@@ -104,9 +104,9 @@ func (p *Policy) evaluateLimits(s policy.Subject, asked policy.Usage, count *pol
 		var l *policy.LimitError
 		switch {
 		case errors.As(refusal, &l):
-			all = append(all, Decision{"limits", l.Field, Refused, l.Rule, l.Error()})
+			all = append(all, Decision{Kind: "limits", Name: l.Field, Outcome: Refused, Rule: l.Rule, Message: l.Error()})
 		case errors.As(trial, &l):
-			all = append(all, Decision{"limits", l.Field, Audited, l.Rule, l.Error()})
+			all = append(all, Decision{Kind: "limits", Name: l.Field, Outcome: Audited, Rule: l.Rule, Message: l.Error()})
 		}
 	}
 	ports, otherPorts := asked.Ports, others.Ports

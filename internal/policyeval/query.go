@@ -57,6 +57,8 @@ type Decision struct {
 	Outcome Outcome `json:"outcome"`
 	Rule    string  `json:"rule,omitempty"`    // that grants or denies it, or came closest
 	Message string  `json:"message,omitempty"` // the refusal
+	// Remedy grants what is refused; Message has it as text.
+	Remedy *policy.Remedy `json:"remedy,omitempty"`
 }
 
 // Outcome is the outcome of a decision. A test case expects one of them.
@@ -107,9 +109,9 @@ func newDecision(kind, name string, g policy.Grant, err error) Decision {
 	d := Decision{Kind: kind, Name: name, Outcome: Granted, Rule: g.Rule}
 	switch r, isRefused := errors.AsType[*policy.RefusedError](err); {
 	case isRefused:
-		d.Outcome, d.Rule, d.Message = Refused, r.Rule, r.Error()
+		d.Outcome, d.Rule, d.Message, d.Remedy = Refused, r.Rule, r.Error(), r.RemedyData()
 	case g.Audited:
-		d.Outcome, d.Message = Audited, g.Refusal.Error()
+		d.Outcome, d.Message, d.Remedy = Audited, g.Refusal.Error(), g.Refusal.RemedyData()
 	}
 	return d
 }

@@ -100,7 +100,7 @@ func validateCommand(env Env) *cobra.Command {
 			for _, file := range files {
 				findings = append(findings, file.Findings...)
 			}
-			err = out.writeResult(env, findings, func() string { return validateText(files, findings, quiet) })
+			err = out.writeResult(env, validatedFiles(files), func() string { return validateText(files, findings, quiet) })
 			return validateError(err, findings, strict)
 		},
 	}
@@ -112,6 +112,27 @@ func validateCommand(env Env) *cobra.Command {
 	n.addRootFlag(cmd)
 	out.addFlag(cmd)
 	return cmd
+}
+
+// validatedFile is a file that was checked.
+type validatedFile struct {
+	File     string    `json:"file"`
+	Valid    bool      `json:"valid"`             // no finding is an error
+	Content  string    `json:"content,omitempty"` // what a valid file holds
+	Findings diag.List `json:"findings"`
+}
+
+func validatedFiles(files []validate.File) []validatedFile {
+	all := []validatedFile{}
+	for _, f := range files {
+		isError := func(d *diag.Diagnostic) bool { return !d.IsWarning() }
+		v := validatedFile{File: f.Name, Valid: !slices.ContainsFunc(f.Findings, isError), Findings: append(diag.List{}, f.Findings...)}
+		if v.Valid {
+			v.Content = f.Content
+		}
+		all = append(all, v)
+	}
+	return all
 }
 
 // validateError ends the command, which has written the findings. A fault in a file counts before a file that

@@ -68,6 +68,26 @@ func (e *RefusedError) Remedy() string {
 	return "add to " + e.RemedyPlace() + ":\n  " + strings.Join(e.Lines, "\n  ")
 }
 
+// Remedy is where to add which lines of YAML, so that a refused request is granted.
+type Remedy struct {
+	File  string   `json:"file"`           // the configuration
+	Under string   `json:"under"`          // policy.rules, or allow or a list of it in Rule, such as allow.sockets
+	Rule  string   `json:"rule,omitempty"` // absent for a new rule
+	Lines []string `json:"lines"`
+}
+
+// RemedyData returns the remedy for programs; nil where no pattern can name what was asked for.
+func (e *RefusedError) RemedyData() *Remedy {
+	if len(e.Lines) == 0 {
+		return nil
+	}
+	r := &Remedy{File: e.Source, Under: e.Under, Lines: e.Lines}
+	if e.Under != underRules {
+		r.Rule = e.Rule
+	}
+	return r
+}
+
 // RemedyPlace names the list and file to which to add Lines, such as `allow.sockets of rule "dpdk"
 // in /etc/jackfield/config.yaml`.
 func (e *RefusedError) RemedyPlace() string {

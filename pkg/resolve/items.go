@@ -24,10 +24,12 @@ type Item struct {
 	Rule      string      `json:"rule,omitempty"`      // the policy rule that granted it
 	Outcome   Outcome     `json:"outcome"`             //
 	Reason    string      `json:"reason,omitempty"`    // the text of Err, for people
-	Audit     string      `json:"audit,omitempty"`     // the texts of Audits
-	Notes     []string    `json:"notes,omitempty"`     // remarks for the user
-	Err       error       `json:"-"`                   // why it was not injected
-	Audits    []error     `json:"-"`                   // what mode enforce would refuse
+	// Remedy grants the request, which policy refused or no rule grants; Reason has it as text.
+	Remedy *policy.Remedy `json:"remedy,omitempty"`
+	Audit  string         `json:"audit,omitempty"` // the texts of Audits
+	Notes  []string       `json:"notes,omitempty"` // remarks for the user
+	Err    error          `json:"-"`               // why it was not injected
+	Audits []error        `json:"-"`               // what mode enforce would refuse
 
 	Optional bool `json:"-"` // the annotation says so
 	// Asked is what policy decided on, at most MaxAsked things, in the order of the decisions.
@@ -81,7 +83,14 @@ func (o Outcome) String() string {
 // Decline sets an outcome other than Injected or Present, and the reason.
 func (it *Item) Decline(o Outcome, err error) {
 	it.Outcome, it.Err, it.Reason = o, err, diag.ErrorText(err)
-	if refused, ok := errors.AsType[*policy.RefusedError](err); ok && o != Unmanaged {
+	if unmanaged, ok := errors.AsType[*UnmanagedError](err); ok && unmanaged.Refusal != nil {
+		it.Remedy = unmanaged.Refusal.RemedyData()
+	}
+	refused, ok := errors.AsType[*policy.RefusedError](err)
+	if ok {
+		it.Remedy = refused.RemedyData()
+	}
+	if ok && o != Unmanaged {
 		it.addAsked(refused.Asked)
 	}
 }
