@@ -207,7 +207,7 @@ func (t *containerTable) listRecords(pick func(*container) *status.Container) []
 // listStarted returns what the containers that have started were given.
 func (t *containerTable) listStarted() []status.Container {
 	return t.listRecords(func(c *container) *status.Container {
-		if t.isPending(c) {
+		if t.isPending(c) || c.record != nil && !c.record.HasInjected() {
 			return nil
 		}
 		return c.record

@@ -23,9 +23,11 @@ import (
 // reportCreated reports the outcome of each request of a container that is created.
 func (p *Plugin) reportCreated(pod *api.PodSandbox, c *api.Container, plan *resolve.Plan) {
 	p.countItems(plan.Items)
-	event := ""
+	event, unmanaged := "", false
 	for i := range plan.Items {
 		switch plan.Items[i].Outcome {
+		case resolve.Unmanaged:
+			unmanaged = true
 		case resolve.Injected:
 			event = eventInjected
 		case resolve.Skipped:
@@ -33,7 +35,9 @@ func (p *Plugin) reportCreated(pod *api.PodSandbox, c *api.Container, plan *reso
 		}
 	}
 	record := p.containerRecord(pod, c, plan.Items, plan)
-	if event == eventInjected {
+	if event == eventInjected || unmanaged {
+		// The record of a container with an unmanaged network shows that it was not missed: a rule that comes
+		// later does not have it evicted.
 		p.containers.setRecord(record)
 	}
 	logPlan(p.containerLog(pod, c), plan.Items)

@@ -107,6 +107,11 @@ type Container struct {
 	More string `json:"more,omitempty"`
 }
 
+// HasInjected reports whether something was injected, or the record does not have the requests.
+func (c *Container) HasInjected() bool {
+	return c.More != "" || len(c.Requests) == 0 || slices.ContainsFunc(c.Requests, func(r Request) bool { return r.Outcome == "injected" })
+}
+
 // Request is one request or found attachment, and its outcome.
 type Request struct {
 	Kind    string         `json:"kind,omitempty"` // a resolve.RequestKind
