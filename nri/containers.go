@@ -37,6 +37,8 @@ type containerTable struct {
 type sandbox struct {
 	podUID      string
 	preexisting bool
+	// names are those of containers with a directory for their sockets. A second one succeeds the first.
+	names map[string]bool
 }
 
 // container is a container that lives. containerTable.mu guards what is not constant.
@@ -71,6 +73,7 @@ func (t *containerTable) synchronize(pods []*api.PodSandbox, containers []*api.C
 		t.sandboxes[pod.GetId()] = sandbox{podUID: pod.GetUid(), preexisting: true}
 	}
 	for _, c := range containers {
+		t.addName(c.GetPodSandboxId(), containerName(c))
 		now := &container{pod: podOf[c.GetPodSandboxId()], c: c}
 		now.suspect = now.pod != nil && c.GetState() != api.ContainerState_CONTAINER_STOPPED
 		if old := before[c.GetId()]; old != nil {
@@ -87,6 +90,29 @@ func (t *containerTable) synchronize(pods []*api.PodSandbox, containers []*api.C
 	}
 	t.synchronized, t.reportsStarts, t.recordsUnread = true, false, true
 	t.wakeWriter()
+}
+
+// addName notes that a container of the name was created, and reports whether there was one before. The
+// lock is held.
+func (t *containerTable) addName(sandboxID, name string) (again bool) {
+	s, known := t.sandboxes[sandboxID]
+	if !known {
+		return false
+	}
+	again = s.names[name]
+	if s.names == nil {
+		s.names = make(map[string]bool)
+		t.sandboxes[sandboxID] = s
+	}
+	s.names[name] = true
+	return again
+}
+
+// isSuccessor reports whether an earlier container of the name was created in the sandbox.
+func (t *containerTable) isSuccessor(sandboxID, name string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.addName(sandboxID, name)
 }
 
 // addSandbox adds a sandbox that was created.

@@ -154,6 +154,8 @@ func (p *Plugin) prepareCreation(ctx context.Context, pod *api.PodSandbox, c *ap
 	case store == nil:
 		return nil, p.storeFault(current.cfg)
 	default:
+		// The kubelet creates a container again only after its predecessor has ended.
+		plan.Staging.Successor = len(plan.Staging.SocketDirs) > 0 && p.containers.isSuccessor(pod.GetId(), containerName(c))
 		if err := store.Prepare(*plan.Staging); err != nil {
 			return nil, err
 		}

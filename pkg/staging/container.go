@@ -25,6 +25,8 @@ type Container struct {
 	SocketDirs []SocketDir `json:"socketDirs,omitempty"` // in which the application creates its own
 	// Bundle is the host path of the container's bundle, "" when it is unknown.
 	Bundle string `json:"bundle,omitempty"`
+	// Successor means that an earlier container of this name in the sandbox has ended.
+	Successor bool `json:"-"`
 }
 
 // File is a file of the staging directory, name and content.

@@ -57,6 +57,9 @@ func (s *Store) stageSocketDir(c *Container, d *SocketDir) error {
 		return err
 	}
 	defer unix.Close(fd)
+	if err := s.removeStaleSockets(c, d, fd); err != nil {
+		return s.stagingError(c, withOrigin(d.From, err))
+	}
 	if d.At == "" || s.status.Mode != ModeMount {
 		return nil
 	}
