@@ -213,3 +213,16 @@ func (h *host) log() string {
 	}
 	return string(data)
 }
+
+// writeSystemFile writes a file below the jail's /etc, and removes it at the end of the test.
+func (h *host) writeSystemFile(file, text string) {
+	h.t.Helper()
+	err := os.MkdirAll(filepath.Dir(file), 0o755)
+	if err == nil {
+		err = os.WriteFile(file, []byte(text), 0o644)
+	}
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.t.Cleanup(func() { os.Remove(file) })
+}

@@ -25,19 +25,6 @@ func tutorialBlocks(t *testing.T, lang string) []string {
 	return blocks
 }
 
-// writeSystemFile writes a file below the jail's /etc, and removes it at the end of the test.
-func (h *host) writeSystemFile(file, text string) {
-	h.t.Helper()
-	err := os.MkdirAll(filepath.Dir(file), 0o755)
-	if err == nil {
-		err = os.WriteFile(file, []byte(text), 0o644)
-	}
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	h.t.Cleanup(func() { os.Remove(file) })
-}
-
 // The files, commands and outputs of the Podman tutorial are correct.
 func TestPodmanTutorial(t *testing.T) {
 	files, commands, outputs := tutorialBlocks(t, "yaml"), tutorialBlocks(t, "sh"), tutorialBlocks(t, "text")
