@@ -160,6 +160,7 @@ func (p *Plugin) RemovePodSandbox(ctx context.Context, pod *api.PodSandbox) erro
 	state.removeSandbox(pod.GetId())
 	state.hotplug.wakeUp()
 	p.ports.sandboxesChanged()
+	state.removed.add(pod.GetId())
 	p.runInStore(ctx, telemetry.RemovePodSandbox, func(store *staging.Store) {
 		p.reportRemoval(p.podLog(pod), "the pod", store.RemoveSandbox(pod.GetId()))
 	})

@@ -76,6 +76,7 @@ type containerState struct {
 	hotplug         *hotplug       // networks of running containers
 	wakeMissedCheck func()         // has checkMissed called
 	wakeRestore     func()         // has restoreRecorded called
+	removed         removedSandboxes
 }
 
 // maxWorkers bounds the goroutines that unresponsive file systems can block.
@@ -103,6 +104,7 @@ func New(opts Options, log *logrus.Logger) (*Plugin, error) {
 	p.containers.hotplug = newHotplug(p)
 	p.containers.wakeMissedCheck = p.runWhenWoken(missedCheckInterval, p.checkMissed)
 	p.containers.wakeRestore = p.runWhenWoken(restoreInterval, p.restoreRecorded)
+	p.containers.removed.wakeSweep = p.runWhenWoken(sweepInterval, p.sweepRemoved)
 	p.config.dirs = dircheck.New(opts.Host, p.reportDirectory)
 	if !p.awaitsConfig() {
 		if err := p.applyFirstConfig(); err != nil {

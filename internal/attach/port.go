@@ -355,6 +355,7 @@ func (t *Attachment) collectPorts(ctx context.Context, st *cnirecord.Store, vali
 		ctx, cancel := t.limitSwitch(ctx)
 		errs = append(errs, t.switchError(driver.Remove(ctx, o)))
 		cancel()
+		errs = append(errs, t.releaseUnknownAddresses(cnirecord.Key{Network: o.Network, ContainerID: o.ContainerID, Interface: o.Interface}))
 	}
 	return JoinErrors(errs...)
 }

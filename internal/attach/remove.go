@@ -88,6 +88,24 @@ func (t *Attachment) RemoveLeftovers(ctx context.Context) error {
 	return nil
 }
 
+// RemoveUnrecordedPorts removes the ports of the attachment's network that have no record, and reports failures on Log. The
+// records of a host are lost when it loses power, while Open vSwitch keeps its database.
+func (t *Attachment) RemoveUnrecordedPorts(ctx context.Context) {
+	if t.Port.Vswitch == "" || t.StateDir != DefaultStateDir { // a user's records are not those of the host
+		return
+	}
+	st, err := t.findRecords()
+	if err == nil {
+		err = t.collectPorts(ctx, st, nil)
+	}
+	if st != nil {
+		st.Close()
+	}
+	if err != nil {
+		fmt.Fprintf(t.Log, "%s: cannot remove the ports of removed containers: %v\n", t.Program, err)
+	}
+}
+
 // removeRecorded removes an attachment. A missing record is no error: nothing exists of the attachment but addresses.
 func (t *Attachment) removeRecorded(ctx context.Context, st *cnirecord.Store, key cnirecord.Key) error {
 	r, err := t.readRecord(st, key)

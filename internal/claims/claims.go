@@ -204,6 +204,28 @@ func (d *Dir) Created(dir, sandbox string, id Identity) (bool, error) {
 // Directory returns the claim of a directory. The claim of an unclaimed one has no holders.
 func (d *Dir) Directory(dir string) (Claim, error) { return d.readClaim(nameOfDirectory(dir)) }
 
+// HeldDirectories returns the directories that a holder has claimed.
+func (d *Dir) HeldDirectories(h Holder) (dirs []string, err error) {
+	names, err := d.listNames()
+	if err != nil {
+		return nil, hostfs.IgnoreNotFound(err)
+	}
+	for _, name := range names {
+		path, isSocket := pathOfFile(name)
+		if isSocket {
+			continue
+		}
+		c, err := d.readClaim(name)
+		if err != nil {
+			return nil, err
+		}
+		if slices.Contains(c.Holders, h) {
+			dirs = append(dirs, path)
+		}
+	}
+	return dirs, nil
+}
+
 // HoldSockets records that a sandbox has sockets of the host. A socket below a directory that
 // another sandbox has claimed is errdefs.ErrConflict. The error is about the first socket that
 // is not held; held is how many before it are.

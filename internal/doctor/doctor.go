@@ -13,6 +13,7 @@ import (
 
 	"github.com/containerd/errdefs"
 
+	"github.com/jackfield/jackfield/internal/cnirecord"
 	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/internal/runtimeconfig"
 	"github.com/jackfield/jackfield/internal/status"
@@ -44,6 +45,9 @@ type Finding struct {
 
 // Options say what is examined.
 type Options struct {
+	// ReleaseAddresses runs the IPAM plugin in a record of the CNI plugin.
+	ReleaseAddresses func(context.Context, cnirecord.Key, *cnirecord.IPAM) error
+
 	Host           hostfs.Root
 	ConfigFile     string // Jackfield's; "" for the node's own
 	SpecDirs       string // the value of CDI_SPEC_DIRS

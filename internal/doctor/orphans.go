@@ -21,7 +21,9 @@ import (
 // live.
 func (d *doctor) checkOrphans() {
 	d.checkHookOrphans()
+	before := time.Now().Add(-orphans.DefaultAge)
 	if d.node == nil || !d.node.Registered {
+		d.checkAttachments(nil, before)
 		return // the check of the plugin reports it
 	}
 	// Containers of Podman have networks, too, and the runtime does not know them.
@@ -31,16 +33,18 @@ func (d *doctor) checkOrphans() {
 		return
 	}
 	var uids []string
+	listed := []string{}
 	for _, sb := range d.node.Sandboxes {
+		listed = append(listed, sb.ID)
 		alive = append(alive, sb.ID)
 		if sb.UID != "" {
 			uids = append(uids, sb.UID)
 		}
 	}
-	before := time.Now().Add(-orphans.DefaultAge)
 	isDeviceInfo := func(name string) bool { return orphans.IsDeviceInfo(name, alive) }
 	isRecord := func(name string) bool { return !slices.Contains(alive, name) }
-	found := d.checkFiles(d.cfg.DeviceInfo.CNIDir, "device-info file", Warning, fixRemoves, before, isDeviceInfo)
+	found := d.checkAttachments(listed, before)
+	found += d.checkFiles(d.cfg.DeviceInfo.CNIDir, "device-info file", Warning, fixRemoves, before, isDeviceInfo)
 	found += d.checkMultusOrphans(alive, before)
 	found += d.checkFiles(staging.SandboxesDir(d.cfg.StateDir), "record", Warning,
 		"restart jackfield-nri: it removes them when the runtime has reported what lives; its log says what keeps them", before, isRecord)

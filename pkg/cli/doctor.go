@@ -13,6 +13,7 @@ import (
 	"github.com/jackfield/jackfield/internal/doctor"
 	"github.com/jackfield/jackfield/internal/runtimeconfig"
 	"github.com/jackfield/jackfield/pkg/cdiregistry"
+	"github.com/jackfield/jackfield/pkg/cni"
 )
 
 const doctorLong = `doctor checks what containers of this node need to get devices and sockets: the
@@ -49,6 +50,7 @@ func doctorCommand(env Env) *cobra.Command {
 			}
 			opts.ConfigFile, opts.SpecDirs = h.configFile, env.Getenv(cdiregistry.DirsEnv)
 			opts.IsPod, opts.ContainerdVersion = isPod(env, opts.Host), containerdVersion(cmd.Context(), opts.Host)
+			opts.ReleaseAddresses = cni.ReleaseQuietly
 			findings := doctor.Examine(cmd.Context(), opts)
 			err = out.writeResult(env, findings, func() string {
 				width, _ := terminalSize(env.Stdout)

@@ -97,6 +97,11 @@ func ReleaseRecorded(ctx context.Context, key cnirecord.Key, i *cnirecord.IPAM, 
 	return err
 }
 
+// ReleaseQuietly is ReleaseRecorded with the system's PATH, for a caller that prints the error only.
+func ReleaseQuietly(ctx context.Context, key cnirecord.Key, i *cnirecord.IPAM) error {
+	return ReleaseRecorded(ctx, key, i, []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}, io.Discard)
+}
+
 // findPlugin returns the path of an executable in a list of directories, or "".
 func findPlugin(name, dirs string) string {
 	if name == "" {

@@ -105,6 +105,7 @@ func (p *Plugin) setUp(ctx context.Context, data []byte, netns string) error {
 	if err := t.RemoveLeftovers(ctx); err != nil {
 		return err
 	}
+	t.RemoveUnrecordedPorts(ctx)
 	allocate := func(context.Context) (attach.Addresses, error) { return addresses, nil }
 	return t.Add(ctx, allocate, func(*deviceinfo.Info) error {
 		i := interfaceStatus{MAC: t.MAC, Subnets: statuses}

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nri
+
+import (
+	"os"
+	"path"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/containerd/nri/pkg/api"
+
+	"github.com/jackfield/jackfield/internal/cnirecord"
+	"github.com/jackfield/jackfield/pkg/deviceinfo"
+)
+
+// recordAttachment records an attachment of a sandbox as an ADD one hour ago, with a network namespace that is gone.
+func recordAttachment(t *testing.T, p *Plugin, sandboxID string) {
+	t.Helper()
+	store, err := cnirecord.Open(p.opts.Host, cnirecord.DefaultDir)
+	check(t, err)
+	defer store.Close()
+	key := cnirecord.Key{Network: "fast", ContainerID: sandboxID, Interface: "net1"}
+	check(t, store.Create(&cnirecord.Record{Key: key, Netns: "/run/netns/gone", InfoDir: deviceinfo.DefaultCNIDir, InfoFile: "default-fast-" + sandboxID + "_net1",
+		Info: &deviceinfo.Info{Type: deviceinfo.TypeVhostUser, Version: deviceinfo.Version, VhostUser: &deviceinfo.VhostUser{Mode: "server", Path: "/x"}}}))
+	old := time.Now().Add(-time.Hour)
+	check(t, os.Chtimes(p.opts.Host.Path(path.Join(cnirecord.DefaultDir, key.FileName())), old, old))
+}
+
+func recordedSandboxes(t *testing.T, p *Plugin) (ids []string) {
+	t.Helper()
+	store, err := cnirecord.Find(p.opts.Host, cnirecord.DefaultDir)
+	check(t, err)
+	defer store.Close()
+	keys, err := store.Keys()
+	check(t, err)
+	for _, key := range keys {
+		ids = append(ids, key.ContainerID)
+	}
+	return ids
+}
+
+// The attachments of removed sandboxes are removed. Before the runtime has listed the living ones, only reported removals
+// count, and a living sandbox is never swept.
+func TestSweepOfRemovedSandboxes(t *testing.T) {
+	p := newReloadHost(t, granting, false).p
+	for _, id := range []string{"lives", "removed", "missed"} {
+		recordAttachment(t, p, id)
+	}
+	want := func(what string, ids ...string) {
+		t.Helper()
+		p.sweepRemoved()
+		if got := recordedSandboxes(t, p); !slices.Equal(got, ids) {
+			t.Errorf("%s: records of %q, want %q", what, got, ids)
+		}
+	}
+	want("before Synchronize", "lives", "missed", "removed")
+	check(t, p.RunPodSandbox(t.Context(), &api.PodSandbox{Id: "lives"}))
+	p.containers.removed.add("lives")
+	check(t, p.RemovePodSandbox(t.Context(), &api.PodSandbox{Id: "removed"}))
+	want("after the removal of a sandbox", "lives", "missed")
+	_, err := p.Synchronize(t.Context(), []*api.PodSandbox{{Id: "lives"}}, nil)
+	check(t, err)
+	want("after Synchronize", "lives")
+}
