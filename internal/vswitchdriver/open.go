@@ -25,7 +25,7 @@ func Open(host hostfs.Root, v config.Vswitch) (vswitch.Watcher, error) {
 	case config.VswitchGrout:
 		return &grout.Driver{Switch: s, Grcli: v.Grcli}, nil
 	case config.VswitchVPP:
-		return &vpp.Driver{Switch: s}, nil
+		return &vpp.Driver{Switch: s, Uplink: v.Uplink}, nil
 	}
 	return nil, fmt.Errorf("vswitch %q: type %q has no driver: %w", v.Name, v.Type, errdefs.ErrNotImplemented)
 }

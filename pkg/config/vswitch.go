@@ -38,6 +38,8 @@ type Vswitch struct {
 	Defaults VswitchDefaults
 	// Grcli is the host path of grout's command; "" for other types.
 	Grcli string
+	// Uplink is the interface of VPP that carries the ports' VLANs; "" for none, and for other types.
+	Uplink string
 	// SocketDir is the host directory in which Open vSwitch creates the sockets of ports on which it listens;
 	// "" for the directory of Endpoint.
 	SocketDir string
@@ -100,6 +102,7 @@ func (d *decoder) readVswitches(into *[]Vswitch) reader {
 				member{"queues", d.readNumber(&v.Defaults.Queues, 1, maxQueues, "")},
 			)},
 			member{"grcli", d.readText(&v.Grcli, absolute)},
+			member{"uplink", d.readText(&v.Uplink, interfaceOfVPP)},
 			member{"socketDir", d.readText(&v.SocketDir, absolute)},
 		)
 		if ok {
@@ -135,17 +138,28 @@ func (d *decoder) checkVswitch(at string, element *yaml.Node, v *Vswitch, first 
 	if v.Grcli != "" && v.Type != VswitchGrout {
 		fault("grcli", diag.Quote(v.Grcli), "only a vswitch of type grout has it")
 	}
+	if v.Uplink != "" && v.Type != VswitchVPP {
+		fault("uplink", diag.Quote(v.Uplink), "only a vswitch of type vpp has it")
+	}
 	if v.SocketDir != "" && v.Type != VswitchOVS {
 		fault("socketDir", diag.Quote(v.SocketDir), "only a vswitch of type ovs has it")
 	}
 }
 
+// interfaceOfVPP requires the name of an interface of VPP, such as TenGigabitEthernet3/0/0. It is not a sub-interface, whose
+// name has a dot.
+func interfaceOfVPP(s string) string {
+	ok := s != "" && len(s) <= maxSwitchName && strings.Trim(s, lettersAndDigits+"/_:-") == ""
+	return require(ok, fmt.Sprintf("must be the name of an interface of VPP: 1 to %d letters, digits, '/', '_', ':', '-'", maxSwitchName))
+}
+
 // maxSwitchName is more than the name of a Linux interface, and of any bridge, has.
 const maxSwitchName = 63
 
+const lettersAndDigits = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+
 // switchName requires the name of a vswitch or bridge, which policy rules join with "/".
 func switchName(s string) string {
-	const lettersAndDigits = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 	ok := len(s) <= maxSwitchName && strings.Trim(s, lettersAndDigits+"._-") == "" && strings.ContainsAny(s, lettersAndDigits)
 	return require(ok, fmt.Sprintf("want 1 to %d letters, digits, '.', '_', '-', not all of them punctuation", maxSwitchName))
 }

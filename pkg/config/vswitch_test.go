@@ -16,7 +16,7 @@ func TestVswitchesHaveDefaultsOfTheirType(t *testing.T) {
 vswitches:
   - {name: ovs0, type: ovs}
   - {name: grout0, type: grout}
-  - {name: vpp0, type: vpp}
+  - {name: vpp0, type: vpp, uplink: TenGigabitEthernet3/0/0}
   - name: ovs1
     type: ovs
     endpoint: /srv/ovs/db.sock
@@ -31,7 +31,7 @@ vswitches:
 	want := []Vswitch{
 		{Name: "ovs0", Type: VswitchOVS, Endpoint: "/run/openvswitch/db.sock"},
 		{Name: "grout0", Type: VswitchGrout, Endpoint: "/run/grout.sock", Grcli: "/usr/bin/grcli"},
-		{Name: "vpp0", Type: VswitchVPP, Endpoint: "/run/vpp/api.sock"},
+		{Name: "vpp0", Type: VswitchVPP, Endpoint: "/run/vpp/api.sock", Uplink: "TenGigabitEthernet3/0/0"},
 		{Name: "ovs1", Type: VswitchOVS, Endpoint: "/srv/ovs/db.sock", Bridges: []string{"br-dpdk0", "7"},
 			Defaults: VswitchDefaults{Bridge: "br-dpdk0", MTU: 9000, Queues: 4}, SocketDir: "/srv/ovs"},
 		{Name: "grout1", Type: VswitchGrout, Endpoint: "/srv/grout.sock", Grcli: "/opt/bin/grcli"},
@@ -52,6 +52,7 @@ vswitches:
 
 func TestVswitchFaultsHaveTheirPlace(t *testing.T) {
 	name := `want 1 to 63 letters, digits, '.', '_', '-', not all of them punctuation`
+	uplink := `must be the name of an interface of VPP: 1 to 63 letters, digits, '/', '_', ':', '-'`
 	for text, want := range map[string]string{
 		"{type: ovs}":                                    `c.yaml:2:5: vswitches[0].name: found nothing: a vswitch has a name and a type`,
 		"{name: a}":                                      `c.yaml:2:5: vswitches[0].type: found nothing: a vswitch has a name and a type`,
@@ -60,7 +61,7 @@ func TestVswitchFaultsHaveTheirPlace(t *testing.T) {
 		`{name: "*", type: ovs}`:                         `c.yaml:2:12: vswitches[0].name: found "*": ` + name,
 		"{name: a, type: vp}":                            `c.yaml:2:21: vswitches[0].type: found "vp": want one of ovs, grout, vpp; did you mean vpp?`,
 		"{name: a, type: dpdk}":                          `c.yaml:2:21: vswitches[0].type: found "dpdk": want one of ovs, grout, vpp`,
-		"{name: a, typ: ovs}":                            `c.yaml:2:15: vswitches[0]: found "typ": unknown key; the keys here are name, type, endpoint, bridges, defaults, grcli, socketDir; did you mean type?`,
+		"{name: a, typ: ovs}":                            `c.yaml:2:15: vswitches[0]: found "typ": unknown key; the keys here are name, type, endpoint, bridges, defaults, grcli, uplink, socketDir; did you mean type?`,
 		"{name: a, type: ovs}\n  - {name: a, type: vpp}": `c.yaml:3:12: vswitches[1].name: found "a": vswitches[0] has this name already`,
 		"{name: a, type: ovs, endpoint: db.sock}":        `c.yaml:2:36: vswitches[0].endpoint: found "db.sock": want an absolute path`,
 		"{name: a, type: ovs, endpoint: /" + strings.Repeat("x", 107) + "}": `vswitches[0].endpoint: found "/` + strings.Repeat("x", 107) + `": a socket's path has at most 107 bytes`,
@@ -71,6 +72,9 @@ func TestVswitchFaultsHaveTheirPlace(t *testing.T) {
 		"{name: a, type: ovs, defaults: {mtu: 67}}":                         `c.yaml:2:42: vswitches[0].defaults.mtu: found 67, which YAML reads as a number: want a whole number from 68 to 65535`,
 		"{name: a, type: ovs, defaults: {queues: 0}}":                       `c.yaml:2:45: vswitches[0].defaults.queues: found 0, which YAML reads as a number: want a whole number from 1 to 256`,
 		"{name: a, type: ovs, grcli: /usr/bin/grcli}":                       `c.yaml:2:33: vswitches[0].grcli: found "/usr/bin/grcli": only a vswitch of type grout has it`,
+		"{name: a, type: ovs, uplink: eth0}":                                `c.yaml:2:34: vswitches[0].uplink: found "eth0": only a vswitch of type vpp has it`,
+		"{name: a, type: vpp, uplink: eth0.100}":                            `c.yaml:2:34: vswitches[0].uplink: found "eth0.100": ` + uplink,
+		`{name: a, type: vpp, uplink: ""}`:                                  `c.yaml:2:34: vswitches[0].uplink: found "": ` + uplink,
 		"{name: a, type: vpp, socketDir: /run/vpp}":                         `c.yaml:2:37: vswitches[0].socketDir: found "/run/vpp": only a vswitch of type ovs has it`,
 	} {
 		_, err := Parse([]byte("vswitches:\n  - "+text+"\n"), "c.yaml")

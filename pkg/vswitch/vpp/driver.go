@@ -24,6 +24,8 @@ const maxBridge = 1<<24 - 1
 // Driver creates ports on one VPP. It keeps no state. Each call opens a connection of its own, except in a session.
 type Driver struct {
 	vswitch.Switch
+	// Uplink is VPP's interface that carries the VLANs of ports; empty for none.
+	Uplink  string
 	session *session // nil for a connection for each call
 }
 
@@ -47,52 +49,94 @@ func (d *Driver) Ensure(ctx context.Context, port vswitch.Port) (vswitch.Port, e
 	return got, nil
 }
 
-// ensure creates the interface or changes it, and returns the port as VPP has it then.
+// ensure creates the interface or changes it, and returns the port as VPP has it then. If it fails, it removes what it
+// created.
 func (d *Driver) ensure(ctx context.Context, c *connection, port vswitch.Port, bridge uint32) (vswitch.Port, error) {
+	got, created, err := d.ensureUnlocked(ctx, c, port, bridge)
+	if err == nil {
+		return got, nil
+	}
+	// The connection may be the reason of the failure.
+	fresh := *d
+	fresh.session = nil
+	switch {
+	case created:
+		err = vswitch.CleanUp(ctx, err, func(ctx context.Context) error { return fresh.remove(ctx, port) })
+	case port.VLAN != 0:
+		err = vswitch.CleanUp(ctx, err, func(ctx context.Context) error {
+			return fresh.withConnection(ctx, func(c *connection) error { return fresh.removeUnusedSegments(ctx, c) })
+		})
+	}
+	return vswitch.Port{}, err
+}
+
+// ensureUnlocked locks VPP's VLANs for a port with a VLAN, and unlocks them at its end. created reports that VPP may have
+// a new interface.
+func (d *Driver) ensureUnlocked(ctx context.Context, c *connection, port vswitch.Port, bridge uint32) (got vswitch.Port, created bool, err error) {
+	if port.VLAN != 0 {
+		unlock, err := d.lockSegments(ctx)
+		if err != nil {
+			return vswitch.Port{}, false, err
+		}
+		defer unlock()
+	}
 	v, err := c.readInventory()
 	if err != nil {
-		return vswitch.Port{}, err
+		return vswitch.Port{}, false, err
 	}
-	if port.Bridge != "" && !v.bridges[bridge] {
-		return vswitch.Port{}, d.Refuse(port, "bridge", "VPP has no bridge domain "+port.Bridge,
-			`create it with "vppctl create bridge-domain `+port.Bridge+`", in VPP's startup file as well`, errdefs.ErrNotFound)
-	}
-	if err := c.requireMessages(port.Type); err != nil {
-		return vswitch.Port{}, err
+	if err := d.ensureBridge(c, v, port, bridge); err != nil {
+		return vswitch.Port{}, false, err
 	}
 	have := v.owned(port.Owner)
 	if have != nil && !isSameSocket(have.Port, port) {
-		if err := c.delete(have); err != nil {
-			return vswitch.Port{}, err
+		if err := c.delete(v, have); err != nil {
+			return vswitch.Port{}, false, err
 		}
 		delete(v.interfaces, have.index)
+		delete(v.policers, formatTag(port.Owner))
 		have = nil
 	}
-	created := false
 	if have == nil {
 		createErr := d.create(c, v, port)
 		created = createErr == nil
 		have, err = c.findInterface(port.Owner)
 		if createErr != nil && have == nil { // otherwise another process has created it in the meantime
-			return vswitch.Port{}, createErr
+			return vswitch.Port{}, false, createErr
 		}
 	}
 	if err == nil {
-		err = c.configure(have, port, bridge)
+		err = c.configure(v, have, port, bridge)
 	}
 	if err == nil {
 		have, err = c.findInterface(port.Owner)
 	}
-	if err == nil {
-		return have.Port, nil
+	if err != nil {
+		return vswitch.Port{}, created, err
 	}
-	if created {
-		// The connection may be the reason of the failure.
-		fresh := *d
-		fresh.session = nil
-		err = vswitch.CleanUp(ctx, err, func(ctx context.Context) error { return fresh.remove(ctx, port) })
+	return have.Port, created, nil
+}
+
+// ensureBridge checks that the port can be in its bridge domain, and creates that of a VLAN.
+func (d *Driver) ensureBridge(c *connection, v *inventory, port vswitch.Port, bridge uint32) error {
+	if err := c.requireMessages(port.Type); err != nil {
+		return err
 	}
-	return vswitch.Port{}, err
+	if err := d.requirePolicer(c, port); err != nil {
+		return err
+	}
+	if port.VLAN != 0 {
+		return d.ensureSegment(c, v, port)
+	}
+	domain, exists := v.bridges[bridge]
+	if s, ok := segmentOf(bridge, domain.tag); exists && ok {
+		return d.Refuse(port, "bridge", fmt.Sprintf("bridge domain %s is VLAN %d of bridge %s", port.Bridge, s.vlan, s.bridge),
+			"name that bridge with that vlan, or another bridge", errdefs.ErrAlreadyExists)
+	}
+	if port.Bridge != "" && !exists {
+		return d.Refuse(port, "bridge", "VPP has no bridge domain "+port.Bridge,
+			`create it with "vppctl create bridge-domain `+port.Bridge+`", in VPP's startup file as well`, errdefs.ErrNotFound)
+	}
+	return nil
 }
 
 // requireMessages returns an error if a message is missing that the life of a port needs. Otherwise a port could be
@@ -146,7 +190,7 @@ func (d *Driver) create(c *connection, v *inventory, port vswitch.Port) error {
 		}
 		// A memif gets its tag after its creation. One without a tag that nobody has used is what an earlier call left.
 		if i.isLeftoverOf(port) {
-			return c.setTag(i.index, port.Owner)
+			return c.setTag(i.index, formatTag(port.Owner))
 		}
 		return d.Refuse(port, "device.path", fmt.Sprintf("another interface of VPP uses the socket %q", port.Socket),
 			"delete the interface or choose another path", errdefs.ErrAlreadyExists)
@@ -187,20 +231,20 @@ func (c *connection) createMemif(port vswitch.Port) (err error) {
 	if err := c.call(memifCreate, &created, request); err != nil {
 		return err
 	}
-	if err := c.setTag(created.Index, port.Owner); err != nil {
+	if err := c.setTag(created.Index, formatTag(port.Owner)); err != nil {
 		return joinCleanup(err, c.call(memifDelete, new(retvalReply), swIfIndexMessage{created.Index}))
 	}
 	return nil
 }
 
-func (c *connection) setTag(index uint32, owner vswitch.Owner) error {
-	tag := swInterfaceTagAddDelMessage{IsAdd: true, SwIfIndex: index}
-	copy(tag.Tag[:], formatTag(owner))
-	return c.call(swInterfaceTagAddDel, new(retvalReply), tag)
+func (c *connection) setTag(index uint32, tag string) error {
+	request := swInterfaceTagAddDelMessage{IsAdd: true, SwIfIndex: index}
+	copy(request.Tag[:], tag)
+	return c.call(swInterfaceTagAddDel, new(retvalReply), request)
 }
 
-// configure changes what can be changed of an interface.
-func (c *connection) configure(have *swInterface, want vswitch.Port, bridge uint32) error {
+// configure changes what can be changed of an interface. v is VPP before the interface was created.
+func (c *connection) configure(v *inventory, have *swInterface, want vswitch.Port, bridge uint32) error {
 	if want.MTU != 0 && have.MTU != want.MTU {
 		mtu := have.mtu
 		mtu[0] = uint32(want.MTU)
@@ -208,11 +252,15 @@ func (c *connection) configure(have *swInterface, want vswitch.Port, bridge uint
 			return err
 		}
 	}
-	if want.Bridge != "" && have.Bridge != want.Bridge {
+	if want.Bridge != "" && (have.Bridge != want.Bridge || have.VLAN != want.VLAN) {
 		request := swInterfaceSetL2BridgeMessage{SwIfIndex: have.index, BridgeDomain: bridge, Enable: true}
 		if err := c.call(swInterfaceSetL2Bridge, new(retvalReply), request); err != nil {
 			return err
 		}
+	}
+	// A policer is lost when an interface leaves its bridge domain.
+	if err := c.setRate(v, have.index, want); err != nil {
+		return err
 	}
 	if !have.up {
 		return c.call(swInterfaceSetFlags, new(retvalReply), swInterfaceSetFlagsMessage{have.index, adminUp})
@@ -220,8 +268,23 @@ func (c *connection) configure(have *swInterface, want vswitch.Port, bridge uint
 	return nil
 }
 
-// delete deletes an interface, and a memif's socket.
-func (c *connection) delete(i *swInterface) error {
+// delete deletes an interface with its policer, and a memif's socket. VPP keeps a policer whose interface is deleted, and
+// cannot take a deleted policer from an interface.
+func (c *connection) delete(v *inventory, i *swInterface) error {
+	name := formatTag(i.Owner)
+	_, policed := v.policers[name]
+	if policed = policed && i.Name != ""; policed {
+		if err := c.applyPolicer(name, i.index, false); err != nil {
+			return err
+		}
+	}
+	if err := c.deleteInterface(i); err != nil || !policed {
+		return err
+	}
+	return c.deletePolicer(name)
+}
+
+func (c *connection) deleteInterface(i *swInterface) error {
 	if i.Type == vswitch.VhostUser {
 		return ignoreMissing(c.call(deleteVhostUserIf, new(retvalReply), swIfIndexMessage{i.index}), retvalInvalidInterface)
 	}
@@ -266,7 +329,7 @@ func (d *Driver) remove(ctx context.Context, port vswitch.Port) error {
 			return err
 		}
 		if have := v.owned(port.Owner); have != nil {
-			if err := c.delete(have); err != nil {
+			if err := c.delete(v, have); err != nil {
 				return err
 			}
 			if have.SwitchListens {
@@ -275,8 +338,15 @@ func (d *Driver) remove(ctx context.Context, port vswitch.Port) error {
 				}
 			}
 			delete(v.interfaces, have.index)
+		} else if _, left := v.policers[formatTag(port.Owner)]; left {
+			if err := c.deletePolicer(formatTag(port.Owner)); err != nil {
+				return err
+			}
 		}
-		return c.removeMemifLeftovers(v, port)
+		if err := c.removeMemifLeftovers(v, port); err != nil || !v.hasSegments() {
+			return err
+		}
+		return d.removeUnusedSegments(ctx, c)
 	})
 }
 
@@ -288,7 +358,7 @@ func (c *connection) removeMemifLeftovers(v *inventory, port vswitch.Port) error
 	}
 	for _, i := range v.interfaces {
 		if i.isLeftoverOf(port) {
-			if err := c.delete(i); err != nil {
+			if err := c.delete(v, i); err != nil {
 				return err
 			}
 			delete(v.memifSockets, i.memifSocket)
@@ -359,11 +429,6 @@ func (d *Driver) check(p vswitch.Port) (bridge uint32, err error) {
 	switch {
 	case p.Name != vswitch.PortName(p.Owner):
 		err = invalid("name", "want "+vswitch.PortName(p.Owner), "name the port for its owner")
-	case p.VLAN != 0:
-		err = d.Refuse(p, "vlan", "Jackfield sets no VLAN on ports of VPP",
-			"leave out vlan and name a bridge domain of its own for the VLAN, with a sub-interface of the uplink", errdefs.ErrNotImplemented)
-	case p.Rate != 0:
-		err = d.Refuse(p, "rate", "Jackfield sets no rate on ports of VPP", "leave out rate, or set a policer in VPP", errdefs.ErrNotImplemented)
 	case p.Type != vswitch.VhostUser && p.Type != vswitch.Memif:
 		err = d.Refuse(p, "type", "VPP has no ports of type "+diag.Quote(string(p.Type)), "use vhost-user or memif", errdefs.ErrNotImplemented)
 	case p.Bridge != "" && (bridgeErr != nil || number == 0 || number > maxBridge || strconv.FormatUint(number, 10) != p.Bridge):
@@ -374,6 +439,12 @@ func (d *Driver) check(p vswitch.Port) (bridge uint32, err error) {
 		err = invalid("socketDir", fmt.Sprintf("%s is not an absolute path of at most %d bytes", diag.Quote(p.Socket), hostfs.MaxSocketPath), "shorten socketDir or device.path")
 	case len(tag) > maxTag:
 		err = invalid("containerID", fmt.Sprintf("the tag %s has %d bytes; VPP stores %d", diag.Quote(tag), len(tag), maxTag), "use a shorter container ID or interface name")
+	}
+	if err == nil {
+		err = cmp.Or(d.checkVLAN(p), d.checkRate(p))
+	}
+	if p.VLAN != 0 {
+		return segment{p.Bridge, p.VLAN}.domain(), err
 	}
 	return uint32(number), err
 }
@@ -406,6 +477,10 @@ func fieldOf(message string) string {
 		return "mtu"
 	case swInterfaceSetL2Bridge.request:
 		return "bridge"
+	case bridgeDomainAddDel.request, createVLANSubif.request, deleteSubif.request, l2InterfaceVLANTagRewrite.request:
+		return "vlan"
+	case policerAddDel.request, policerInput.request:
+		return "rate"
 	case memifSocketFilenameAddDel.request, memifCreate.request, createVhostUserIf.request:
 		return "socketDir"
 	}

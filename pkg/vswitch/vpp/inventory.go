@@ -3,6 +3,7 @@
 package vpp
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/hex"
 	"strconv"
@@ -23,8 +24,10 @@ type swInterface struct {
 // inventory is what VPP has.
 type inventory struct {
 	interfaces   map[uint32]*swInterface
-	bridges      map[uint32]bool
-	memifSockets map[uint32]string // paths by VPP's numbers
+	bridges      map[uint32]bridgeDomain
+	details      map[uint32]swInterfaceDetailsMessage // of all interfaces
+	policers     map[string]uint32                    // rates in kbit/s by name
+	memifSockets map[uint32]string                    // paths by VPP's numbers
 }
 
 // isLeftoverOf reports whether an interface is one that an interrupted creation of the port left: a memif on the port's
@@ -45,23 +48,27 @@ func (v *inventory) owned(owner vswitch.Owner) *swInterface {
 
 // readInventory reads VPP's interfaces and bridge domains. A plugin that is not loaded has no interfaces.
 func (c *connection) readInventory() (*inventory, error) {
-	v := &inventory{interfaces: map[uint32]*swInterface{}, bridges: map[uint32]bool{}, memifSockets: map[uint32]string{}}
-	details := map[uint32]swInterfaceDetailsMessage{}
+	v := &inventory{interfaces: map[uint32]*swInterface{}, bridges: map[uint32]bridgeDomain{}, memifSockets: map[uint32]string{},
+		details: map[uint32]swInterfaceDetailsMessage{}}
 	err := c.dump(swInterfaceDump, swInterfaceDumpMessage{SwIfIndex: anyIndex}, func(body []byte) error {
 		var m swInterfaceDetailsMessage
 		_, err := decode(body, &m)
-		details[m.SwIfIndex] = m
+		v.details[m.SwIfIndex] = m
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
+	if v.policers, err = c.readPolicers(); err != nil {
+		return nil, err
+	}
 	add := func(index uint32, port vswitch.Port, memifSocket uint32) {
-		d := details[index]
+		d := v.details[index]
 		i := &swInterface{Port: port, index: index, up: d.Flags&adminUp != 0, tagged: d.Tag[0] != 0, mtu: d.MTU, memifSocket: memifSocket}
 		i.MTU = int(d.MTU[0])
 		if owner, ok := parseTag(text(d.Tag[:])); ok {
 			i.Owner, i.Name = owner, vswitch.PortName(owner)
+			i.Rate = uint64(v.policers[formatTag(owner)]) * 1000
 		}
 		if !i.up {
 			i.Fault = "the interface is down"
@@ -90,19 +97,37 @@ func (c *connection) readInventory() (*inventory, error) {
 		if err != nil {
 			return err
 		}
-		v.bridges[m.BridgeDomain] = true
+		domain := bridgeDomain{tag: text(m.Tag[:]), members: map[uint32]bool{}}
+		v.bridges[m.BridgeDomain] = domain
 		for range m.Members {
 			var member bridgeDomainMember
 			if rest, err = decode(rest, &member); err != nil {
 				return err
 			}
-			if i := v.interfaces[member.SwIfIndex]; i != nil {
-				i.Bridge = strconv.FormatUint(uint64(m.BridgeDomain), 10)
-			}
+			domain.members[member.SwIfIndex] = true
 		}
 		return nil
 	})
+	for number, domain := range v.bridges {
+		v.setBridge(number, domain)
+	}
 	return v, err
+}
+
+// setBridge sets bridge and VLAN of the interfaces in a bridge domain.
+func (v *inventory) setBridge(number uint32, domain bridgeDomain) {
+	s, isSegment := segmentOf(number, domain.tag)
+	for index := range domain.members {
+		i := v.interfaces[index]
+		if i == nil {
+			continue
+		}
+		i.Bridge = strconv.FormatUint(uint64(number), 10)
+		if isSegment {
+			i.Bridge, i.VLAN = s.bridge, s.vlan
+			i.Fault = cmp.Or(i.Fault, v.segmentFault(s))
+		}
+	}
 }
 
 // readMemifs reads the memif sockets, and the interfaces, for each of which it calls add.

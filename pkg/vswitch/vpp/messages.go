@@ -2,9 +2,9 @@
 
 package vpp
 
-// The messages that the driver uses, as VPP publishes them in its .api files: memclnt.api, interface.api, l2.api,
-// memif.api and vhost_user.api. A struct has the fields after the header, in the order of the definition. The name
-// ends in the definition's checksum. VPP 26.06 has all of them.
+// The messages that the driver uses, as VPP publishes them in its .api files: memclnt.api, vpe.api, interface.api, l2.api,
+// memif.api, vhost_user.api and policer.api. A struct has the fields after the header, in the order of the definition. The name
+// ends in the definition's checksum. VPP 23.06 to 26.06 have all of them.
 
 // The numbers of the first two messages are fixed.
 const (
@@ -32,6 +32,13 @@ var (
 	memifCreate               = exchange{"memif_create_v2_8c7de5f7", "memif_create_v2_reply_5383d31f"}
 	memifDelete               = exchange{"memif_delete_f9e6675e", "memif_delete_reply_e8d4e804"}
 	memifDump                 = exchange{"memif_dump_51077d14", "memif_details_da34feb9"}
+	bridgeDomainAddDel        = exchange{"bridge_domain_add_del_v2_600b7170", "bridge_domain_add_del_v2_reply_fcb1e980"}
+	createVLANSubif           = exchange{"create_vlan_subif_af34ac8b", "create_vlan_subif_reply_5383d31f"}
+	deleteSubif               = exchange{"delete_subif_f9e6675e", "delete_subif_reply_e8d4e804"}
+	l2InterfaceVLANTagRewrite = exchange{"l2_interface_vlan_tag_rewrite_62cc0bbc", "l2_interface_vlan_tag_rewrite_reply_e8d4e804"}
+	policerAddDel             = exchange{"policer_add_del_2b31dd38", "policer_add_del_reply_a177cef2"}
+	policerInput              = exchange{"policer_input_233f0ef5", "policer_input_reply_e8d4e804"}
+	policerDump               = exchange{"policer_dump_35f1ae0f", "policer_details_72d0e248"}
 	showVersion               = exchange{"show_version_51077d14", "show_version_reply_c919bde1"}
 )
 
@@ -43,6 +50,12 @@ const (
 	adminUp uint32 = 1
 	// memifMaster listens on the socket, memifSlave connects to it.
 	memifMaster, memifSlave uint32 = 0, 1
+	// subInterfaceType is IF_API_TYPE_SUB.
+	subInterfaceType uint32 = 1
+	// popOneTag is the rewrite L2_VTR_POP_1.
+	popOneTag uint32 = 3
+	// policerTransmit is SSE2_QOS_ACTION_API_TRANSMIT. Zero drops.
+	policerTransmit uint8 = 1
 )
 
 type messageTableEntry struct {
@@ -121,6 +134,48 @@ type swInterfaceSetL2BridgeMessage struct {
 }
 
 type bridgeDomainDumpMessage struct{ BridgeDomain, SwIfIndex uint32 }
+
+type bridgeDomainAddDelMessage struct {
+	BridgeDomain                                    uint32
+	Flood, UnknownFlood, Forward, Learn, ARP, ARPUF bool
+	MACAge                                          uint8
+	Tag                                             [64]byte
+	IsAdd                                           bool
+}
+
+type createVLANSubifMessage struct{ SwIfIndex, VLAN uint32 }
+
+type l2InterfaceVLANTagRewriteMessage struct{ SwIfIndex, Operation, PushDot1q, Tag1, Tag2 uint32 }
+
+type policerAction struct{ Type, DSCP uint8 }
+
+// policerAddDelMessage has zero for the rate in kbit/s, rounding to the closest, and one rate with two colours.
+type policerAddDelMessage struct {
+	IsAdd                                      bool
+	Name                                       [64]byte
+	CIR, EIR                                   uint32
+	CB, EB                                     uint64
+	RateType, RoundType, Type                  uint8
+	ColorAware                                 bool
+	ConformAction, ExceedAction, ViolateAction policerAction
+}
+
+type policerInputMessage struct {
+	Name      [64]byte
+	SwIfIndex uint32
+	Apply     bool
+}
+
+type policerDumpMessage struct {
+	MatchNameValid bool
+	MatchName      [64]byte
+}
+
+// policerDetailsMessage has the fields that the driver reads. State follows.
+type policerDetailsMessage struct {
+	Name     [64]byte
+	CIR, EIR uint32
+}
 
 // bridgeDomainDetailsMessage is followed by Members times bridgeDomainMember.
 type bridgeDomainDetailsMessage struct {

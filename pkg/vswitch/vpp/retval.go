@@ -11,6 +11,7 @@ import (
 // Results of VPP's API that the driver expects.
 const (
 	retvalInvalidInterface = -2
+	retvalNoSuchEntry      = -6
 	retvalInvalidArgument  = -73
 )
 
@@ -22,11 +23,12 @@ var results = map[int32]struct {
 }{
 	-1:                     {"unspecified error", errdefs.ErrFailedPrecondition},
 	retvalInvalidInterface: {"no such interface", errdefs.ErrNotFound},
-	-6:                     {"no such entry", errdefs.ErrNotFound},
+	retvalNoSuchEntry:      {"no such entry", errdefs.ErrNotFound},
 	-7:                     {"invalid value", errdefs.ErrInvalidArgument},
 	-8:                     {"invalid value", errdefs.ErrInvalidArgument},
 	-9:                     {"not implemented", errdefs.ErrNotImplemented},
 	-30:                    {"feature disabled by configuration", errdefs.ErrNotImplemented},
+	-56:                    {"VLAN has a sub-interface", errdefs.ErrAlreadyExists},
 	-68:                    {"interface exists", errdefs.ErrAlreadyExists},
 	-69:                    {"interface not created", errdefs.ErrFailedPrecondition},
 	retvalInvalidArgument:  {"invalid argument", errdefs.ErrInvalidArgument},
@@ -34,6 +36,8 @@ var results = map[int32]struct {
 	-79:                    {"interface exists", errdefs.ErrAlreadyExists},
 	-81:                    {"value exists", errdefs.ErrAlreadyExists},
 	-116:                   {"entry exists", errdefs.ErrAlreadyExists},
+	-119:                   {"bridge domain exists", errdefs.ErrAlreadyExists},
+	-120:                   {"bridge domain has members", errdefs.ErrFailedPrecondition},
 	-126:                   {"unsupported", errdefs.ErrNotImplemented},
 	-144:                   {"initialization failed", errdefs.ErrFailedPrecondition},
 	-162:                   {"limit exceeded", errdefs.ErrFailedPrecondition},

@@ -3,6 +3,7 @@
 package vpp
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"maps"
@@ -140,11 +141,109 @@ func (s *Server) carryOut(conn net.Conn, name string, request values) ([]reply, 
 		}
 		i.Bridge = 0
 		if !truth("enable") {
+			i.Rewrite, i.Policer = 0, ""
 			return result(0), nil
 		}
 		i.Bridge = number("bd_id")
-		s.bridges[i.Bridge] = true // VPP creates what is missing
+		s.bridges[i.Bridge] += "" // VPP creates a bridge domain that is missing
 		return result(0), nil
+	}
+	return s.carryOutVLANAndRate(name, request)
+}
+
+// carryOutVLANAndRate does what VPP does for the messages of bridge domains, sub-interfaces and policers.
+func (s *Server) carryOutVLANAndRate(name string, request values) ([]reply, error) {
+	number := func(field string) uint32 { n, _ := request[field].(uint64); return uint32(n) }
+	truth := func(field string) bool { b, _ := request[field].(bool); return b }
+	words := func(field string) string { w, _ := request[field].(string); return w }
+	result := func(retval int, fields values) []reply {
+		if fields == nil {
+			fields = values{}
+		}
+		fields["retval"] = int64(retval)
+		return []reply{{name + "_reply", fields}}
+	}
+	i := s.interfaces[number("sw_if_index")]
+	switch name {
+	case "bridge_domain_add_del_v2":
+		id := number("bd_id")
+		_, exists := s.bridges[id]
+		switch {
+		case truth("is_add") && exists:
+			return result(-119, nil), nil
+		case truth("is_add"):
+			s.bridges[id] = words("bd_tag")
+		case !exists:
+			return result(-6, nil), nil
+		default:
+			for _, member := range s.interfaces {
+				if member.Bridge == id && id != 0 {
+					return result(-120, nil), nil
+				}
+			}
+			delete(s.bridges, id)
+		}
+		return result(0, values{"bd_id": uint64(id)}), nil
+	case "create_vlan_subif":
+		if i == nil {
+			return result(-2, nil), nil
+		}
+		for _, other := range s.interfaces {
+			if other.Type == "sub" && other.Sup == i.Index && other.VLAN == number("vlan_id") {
+				return result(-56, nil), nil
+			}
+		}
+		sub := &Interface{Type: "sub", Index: s.next, Sup: i.Index, VLAN: number("vlan_id"), Name: fmt.Sprintf("%s.%d", i.Name, number("vlan_id"))}
+		s.next++
+		s.interfaces[sub.Index] = sub
+		return result(0, values{"sw_if_index": uint64(sub.Index)}), nil
+	case "delete_subif":
+		if i == nil || i.Type != "sub" {
+			return result(-2, nil), nil
+		}
+		s.remove(i.Index)
+		return result(0, nil), nil
+	case "l2_interface_vlan_tag_rewrite":
+		if i == nil {
+			return result(-2, nil), nil
+		}
+		if operation := number("vtr_op"); operation == 3 && i.Type != "sub" {
+			return result(-72, nil), nil
+		}
+		i.Rewrite = number("vtr_op")
+		return result(0, nil), nil
+	case "policer_add_del":
+		_, exists := s.policers[words("name")]
+		switch {
+		case truth("is_add") && exists:
+			return result(-81, nil), nil
+		case truth("is_add"):
+			s.policers[words("name")] = request
+		case !exists:
+			return result(-6, nil), nil
+		default:
+			delete(s.policers, words("name"))
+		}
+		return result(0, nil), nil
+	case "policer_input":
+		if _, exists := s.policers[words("name")]; !exists {
+			return result(-6, nil), nil
+		}
+		if i == nil {
+			return result(-2, nil), nil
+		}
+		i.Policer = ""
+		if truth("apply") {
+			i.Policer = words("name")
+		}
+		return result(0, nil), nil
+	case "policer_dump":
+		var list []reply
+		for _, name := range slices.Sorted(maps.Keys(s.policers)) {
+			p := s.policers[name]
+			list = append(list, reply{"policer_details", values{"name": name, "cir": p["cir"], "cb": p["cb"]}})
+		}
+		return list, nil
 	}
 	return nil, fmt.Errorf("the server does not know the message")
 }
@@ -206,8 +305,13 @@ func (s *Server) dumpInterfaces() []reply {
 		if i.Up {
 			flags = 3
 		}
-		list = append(list, reply{"sw_interface_details", values{"sw_if_index": uint64(index), "flags": flags, "interface_name": fmt.Sprint(i.Type, index),
-			"tag": i.Tag, "mtu": []any{uint64(i.MTU)}, "interface_dev_type": i.Type}})
+		name, kind, sup := cmp.Or(i.Name, fmt.Sprint(i.Type, index)), uint64(0), index
+		if i.Type == "sub" {
+			kind, sup = 1, i.Sup
+		}
+		list = append(list, reply{"sw_interface_details", values{"sw_if_index": uint64(index), "flags": flags, "interface_name": name,
+			"tag": i.Tag, "mtu": []any{uint64(i.MTU)}, "interface_dev_type": i.Type, "type": kind, "sup_sw_if_index": uint64(sup),
+			"sub_id": uint64(i.VLAN), "sub_outer_vlan_id": uint64(i.VLAN), "vtr_op": uint64(i.Rewrite)}})
 	}
 	return list
 }
@@ -221,14 +325,14 @@ func (s *Server) dumpOthers(name string) []reply {
 			list = append(list, reply{details, values{"socket_id": uint64(id), "socket_filename": file}})
 		}
 	case "bridge_domain_dump":
-		for id := range s.bridges {
+		for id, tag := range s.bridges {
 			var members []any
 			for index, i := range s.interfaces {
-				if i.Bridge == id && i.Type != "local" {
+				if i.Bridge == id && id != 0 && i.Type != "local" {
 					members = append(members, values{"sw_if_index": uint64(index)})
 				}
 			}
-			list = append(list, reply{details, values{"bd_id": uint64(id), "n_sw_ifs": uint64(len(members)), "sw_if_details": members}})
+			list = append(list, reply{details, values{"bd_id": uint64(id), "bd_tag": tag, "n_sw_ifs": uint64(len(members)), "sw_if_details": members}})
 		}
 	default:
 		for index, i := range s.interfaces {

@@ -48,6 +48,9 @@ func TestVPPHowToCreatesPorts(t *testing.T) {
 	s := vpp.Start(t, filepath.Join(root, "run/vpp"))
 	s.Root = root
 	s.AddBridge(1)
+	uplink := regexp.MustCompile("uplink: (.*)").FindStringSubmatch(documents[0][1])[1]
+	s.AddInterface(vpp.Interface{Type: "hardware", Name: uplink})
+	ports := func() []vpp.Interface { return s.Interfaces()[1:] }
 	var definition struct {
 		Spec struct{ Config string }
 	}
@@ -55,7 +58,7 @@ func TestVPPHowToCreatesPorts(t *testing.T) {
 		t.Fatal(err)
 	}
 	network := definition.Spec.Config
-	const device = `{"type": "memif", "role": "slave"}`
+	const device = `{"type": "memif", "role": "master"}`
 	host, err := hostfs.New(root)
 	if err != nil {
 		t.Fatal(err)
@@ -84,22 +87,33 @@ func TestVPPHowToCreatesPorts(t *testing.T) {
 		if out, code := run("ADD", network); code != 0 {
 			t.Fatalf("ADD with %s: %s", m[1], out)
 		}
-		if have := s.Interfaces(); len(have) != 1 || have[0].Bridge != 1 || !have[0].Up || !strings.HasPrefix(have[0].Tag, "jf/") {
+		if have := ports(); len(have) != 1 || have[0].Bridge != 1 || !have[0].Up || !strings.HasPrefix(have[0].Tag, "jf/") {
 			t.Fatalf("after ADD with %s VPP has %+v", m[1], have)
 		}
 		if out, code := run("DEL", network); code != 0 {
 			t.Fatalf("DEL: %s", out)
 		}
-		if have := s.Interfaces(); len(have) != 0 || s.MemifSockets() != 0 {
+		if have := ports(); len(have) != 0 || s.MemifSockets() != 0 {
 			t.Fatalf("after DEL VPP has %+v", have)
 		}
 	}
-	for _, change := range []string{device + `, "vlan": 7`, device + `, "rate": "1G"`} {
-		if out, code := run("ADD", strings.Replace(network, device, change, 1)); code != 104 {
-			t.Errorf("ADD with %s: code %d, want 104: %s", change, code, out)
-		}
-		if have := s.Interfaces(); len(have) != 0 {
-			t.Fatalf("a failed ADD leaves %+v", have)
-		}
+	vlanAndRate := strings.Replace(network, device, device+`, "vlan": 100, "rate": "1G"`, 1)
+	result, code := run("ADD", vlanAndRate)
+	if code != 0 {
+		t.Fatalf("ADD: %s", result)
+	}
+	withResult := strings.TrimSuffix(strings.TrimSpace(vlanAndRate), "}") + `, "prevResult": ` + result + "}"
+	if out, code := run("CHECK", withResult); code != 0 {
+		t.Errorf("CHECK: %s", out)
+	}
+	if have := ports(); len(have) != 2 || have[0].Bridge != 4196 || have[1].Bridge != 4196 || len(s.Policers()) != 1 {
+		t.Errorf("with VLAN and rate VPP has %+v and %v", have, s.Policers())
+	}
+	if out, code := run("DEL", vlanAndRate); code != 0 || len(ports()) != 0 || len(s.Policers()) != 0 || len(s.Bridges()) != 1 {
+		t.Errorf("DEL: %s; VPP has %+v, %v and %v", out, ports(), s.Policers(), s.Bridges())
+	}
+	s.Delete(s.Interfaces()[0].Index) // the uplink
+	if out, code := run("ADD", vlanAndRate); code != 104 || len(s.Interfaces()) != 0 || len(s.Policers()) != 0 {
+		t.Errorf("ADD without the uplink: code %d, want 104: %s", code, out)
 	}
 }

@@ -31,7 +31,11 @@ type Fault struct {
 // Interface is an interface of VPP.
 type Interface struct {
 	Index              uint32
-	Type               string // "vhost-user", "memif" or "local"
+	Type               string // "vhost-user", "memif", "hardware", "sub" or "local"
+	Name               string // empty for one that VPP chooses
+	Sup, VLAN          uint32 // of a sub-interface
+	Rewrite            uint32 // the VLAN tag rewrite
+	Policer            string // applied to its input
 	Tag                string
 	Up                 bool
 	MTU                uint32
@@ -65,7 +69,8 @@ type Server struct {
 	running  sync.WaitGroup
 
 	interfaces map[uint32]*Interface
-	bridges    map[uint32]bool
+	bridges    map[uint32]string // tags
+	policers   map[string]values
 	sockets    map[uint32]string
 	next       uint32
 	socketID   uint32 // the last that VPP chose
@@ -99,7 +104,8 @@ func (s *Server) Restart() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.interfaces = map[uint32]*Interface{0: {Type: "local"}}
-	s.bridges, s.sockets, s.next = map[uint32]bool{}, map[uint32]string{0: "/run/vpp/memif.sock"}, 1
+	s.policers = map[string]values{}
+	s.bridges, s.sockets, s.next = map[uint32]string{}, map[uint32]string{0: "/run/vpp/memif.sock"}, 1
 	s.socketID = 0
 	s.ids, s.names, s.conns = map[string]uint16{}, map[uint16]string{}, map[net.Conn]uint64{}
 	s.offset += 7
@@ -175,7 +181,32 @@ func (i *Interface) close() {
 func (s *Server) AddBridge(id uint32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.bridges[id] = true
+	s.bridges[id] = ""
+}
+
+// Bridges returns the tags of all bridge domains.
+func (s *Server) Bridges() map[uint32]string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.bridges)
+}
+
+// AddPolicer creates a policer as an administrator does.
+func (s *Server) AddPolicer(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.policers[name] = values{"name": name}
+}
+
+// Policers returns the rates of all policers in kbit/s.
+func (s *Server) Policers() map[string]uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	rates := map[string]uint64{}
+	for name, p := range s.policers {
+		rates[name], _ = p["cir"].(uint64)
+	}
+	return rates
 }
 
 // AddInterface creates an interface as an administrator does, and returns its index.
@@ -184,6 +215,10 @@ func (s *Server) AddInterface(i Interface) uint32 {
 	defer s.mu.Unlock()
 	i.Index = s.next
 	s.next++
+	if i.Type == "memif" && i.MemifSock == 0 {
+		i.MemifSock = 100 + i.Index
+		s.sockets[i.MemifSock] = i.Socket
+	}
 	s.interfaces[i.Index] = &i
 	return i.Index
 }
