@@ -31,7 +31,8 @@ the configuration.
 
 FILE holds Pods, workloads (each pod template is explained), Lists of them, or
 several of these as YAML documents; - is standard input. Of a directory, every
-*.yaml, *.yml and *.json file is read, and no directory below it.
+*.yaml, *.yml and *.json file is read, and no directory below it. Of several files,
+one that cannot be read is reported, and the others are explained.
 
 Network attachments are found by the ID of the pod's sandbox, or its beginning.
 Without --sandbox-id the networks that a pod names are not checked, and explain
@@ -153,7 +154,7 @@ func (n *hostFlags) explainPods(cmd *cobra.Command, env Env, out output, q expla
 		return slices.ContainsFunc(all, func(x explanation) bool { return x.Verdict == v })
 	}
 	err = out.writeResult(env, all, func() string { return explanationsText(local.cfg, all) })
-	return answerError(err, has(explain.Refused), has(explain.Incomplete))
+	return answerError(err, has(explain.Refused), has(explain.Incomplete) || q.unread > 0)
 }
 
 // findSandbox returns the whole ID of the sandbox that --sandbox-id names.

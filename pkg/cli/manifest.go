@@ -46,7 +46,8 @@ type manifestFlags struct {
 	namespace string
 	container string // only this one; "" for all
 
-	manifest.Objects // what the files hold
+	manifest.Objects     // what the files hold
+	unread           int // files of several that cannot be read
 }
 
 // addFlags adds the flags that name manifests. Commands with them take file arguments as well.
@@ -68,7 +69,8 @@ func (m *manifestFlags) checkFlags(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// readPods reads all files, and checks that a pod has the container. Notes about pods go to standard error.
+// readPods reads all files, and checks that a pod has the container. Notes about pods go to standard error. Of several files,
+// one that cannot be read is reported there and counted, and the others are read.
 func (m *manifestFlags) readPods(cmd *cobra.Command, env Env) error {
 	for _, name := range m.files {
 		files, err := manifest.FilesIn(name)
@@ -78,9 +80,15 @@ func (m *manifestFlags) readPods(cmd *cobra.Command, env Env) error {
 		isEmpty := true
 		for _, file := range files {
 			objects, err := manifest.Read(file, env.Stdin, cmp.Or(m.namespace, "default"))
-			hasOthers := len(objects.Networks)+len(objects.Claims) > 0
+			hasOthers := objects.Definitions+len(objects.Claims) > 0
 			var none manifest.NoPodsError
-			if err != nil && (!errors.As(err, &none) || !hasOthers && file == name) {
+			isSeveral := len(m.files) > 1 || file != name
+			switch isFault := err != nil && !errors.As(err, &none); {
+			case isFault && isSeveral:
+				env.message("%v", err)
+				m.unread++
+				continue
+			case isFault || err != nil && !hasOthers && file == name:
 				return err
 			}
 			if err != nil && !hasOthers {
@@ -97,15 +105,18 @@ func (m *manifestFlags) readPods(cmd *cobra.Command, env Env) error {
 				if err := m.setNamespace(cmd, env, file, p); err != nil {
 					return err
 				}
-				if len(m.files) > 1 || file != name {
+				if isSeveral {
 					p.File = file
 				}
 			}
 			m.Add(objects)
 		}
-		if isEmpty {
+		if isEmpty && m.unread == 0 {
 			return fmt.Errorf("read manifests in %q: no %s file in the directory holds a pod: %w", name, strings.Join(manifest.Suffixes, ", "), errdefs.ErrNotFound)
 		}
+	}
+	if len(m.Pods) == 0 && m.unread > 0 {
+		return errNoAnswer
 	}
 	if len(m.Pods) == 0 {
 		return fmt.Errorf("read manifests in %s: they hold networks or resource claims, but no pod: %w", strings.Join(m.files, ", "), errdefs.ErrInvalidArgument)

@@ -154,7 +154,7 @@ func (q *policyCheck) checkQuery(cmd *cobra.Command, env Env, out output, p *pol
 	no := slices.ContainsFunc(all, func(c containerDecisions) bool {
 		return c.Error != "" || slices.ContainsFunc(c.Decisions, func(d policyeval.Decision) bool { return d.Outcome == policyeval.Refused })
 	})
-	return answerError(out.writeResult(env, all, func() string { return checkedText(all) }), no, false)
+	return answerError(out.writeResult(env, all, func() string { return checkedText(all) }), no, q.unread > 0)
 }
 
 // title names the container that the flags describe.
