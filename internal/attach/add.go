@@ -134,7 +134,10 @@ func (t *Attachment) planInfoFile(a *addPlan) error {
 		}
 		full = path.Join(t.InfoDir, name)
 	}
-	var err error
+	err := t.checkInfoDir(t.InfoDir)
+	if err != nil {
+		return err
+	}
 	if a.file, err = (deviceinfo.CNIDir{Root: t.Root, Dir: t.InfoDir}).File(full); err != nil {
 		return Fail(codeConfig, "invalid network configuration: "+t.Source.Name("runtimeConfig."+deviceinfo.CapabilityKey)+": "+diag.Quote(full), "%v", err)
 	}

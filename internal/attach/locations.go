@@ -12,6 +12,7 @@ import (
 	"github.com/jackfield/jackfield/internal/cnirecord"
 	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/internal/reserved"
+	"github.com/jackfield/jackfield/internal/trust"
 	"github.com/jackfield/jackfield/pkg/config"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
@@ -74,6 +75,18 @@ func (t *Attachment) checkRecord(r *cnirecord.Record) error {
 		return invalidRecord("deviceInfoFile", r.InfoFile, infoFileRule(r.Key))
 	}
 	return nil
+}
+
+// checkInfoDir checks that nobody but root can replace or fill a directory of device-info files. A missing one is no error.
+func (t *Attachment) checkInfoDir(dir string) error {
+	f, err := trust.OpenOwnDir(t.Root, dir)
+	switch {
+	case errdefs.IsNotFound(err):
+		return nil
+	case err != nil:
+		return dirError("deviceInfoDir", err)
+	}
+	return f.Close()
 }
 
 func invalidRecord(key, value, rule string) error {

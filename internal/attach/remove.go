@@ -148,7 +148,9 @@ func (t *Attachment) removeAll(ctx context.Context, st *cnirecord.Store, r *cnir
 func (t *Attachment) removeAttachment(r *cnirecord.Record) error {
 	var err error
 	if !r.InfoKept {
-		err = ioError("device-info", deviceinfo.CNIDir{Root: t.Root, Dir: r.InfoDir}.Remove(r.InfoFile))
+		if err = t.checkInfoDir(r.InfoDir); err == nil {
+			err = ioError("device-info", deviceinfo.CNIDir{Root: t.Root, Dir: r.InfoDir}.Remove(r.InfoFile))
+		}
 	}
 	t.reportStep("device-info removed")
 	return JoinErrors(err, t.removeClaimedDir(r))
@@ -156,6 +158,9 @@ func (t *Attachment) removeAttachment(r *cnirecord.Record) error {
 
 // removeTemporary removes what killed writers have left in the directory of device-info files.
 func (t *Attachment) removeTemporary() error {
+	if t.checkInfoDir(t.InfoDir) != nil {
+		return nil // no Add has written there
+	}
 	return ioError("device-info", deviceinfo.RemoveTemporary(t.Root, t.InfoDir, temporaryAge))
 }
 
@@ -226,6 +231,9 @@ func (t *Attachment) removeUnrecorded(ctx context.Context, st *cnirecord.Store, 
 // removeOwnInfoFiles removes the device-info files of an attachment that this plugin wrote.
 func (t *Attachment) removeOwnInfoFiles(key cnirecord.Key) error {
 	dir := deviceinfo.CNIDir{Root: t.Root, Dir: t.InfoDir}
+	if t.checkInfoDir(t.InfoDir) != nil {
+		return nil
+	}
 	files, err := dir.List()
 	if err != nil {
 		return ioError("device-info", err)

@@ -104,9 +104,13 @@ func (t *Attachment) checkLength(socket string) error {
 }
 
 // openDir opens a directory of the configuration, and creates it if it is missing. key names it in errors. A
-// directory that all users can write to is refused.
+// directory that another user could replace or fill is refused.
 func openDir(host hostfs.Root, key, dir string, perm uint32) (*os.File, error) {
-	f, err := trust.MakeDir(host, dir, perm)
+	open := trust.MakeOwnDir
+	if key == "socketDir" {
+		open = trust.MakeSharedDir // with the vswitch's user and group
+	}
+	f, err := open(host, dir, perm)
 	if err != nil {
 		return nil, dirError(key, err)
 	}
@@ -227,12 +231,12 @@ func removeSocketDir(host hostfs.Root, dir, name string, claim *claims.Claim) er
 	if err := deviceinfo.CheckFileName(name); err != nil {
 		return err
 	}
-	f, err := host.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY)
+	f, err := trust.OpenSharedDir(host, dir)
 	if errdefs.IsNotFound(err) {
 		return nil
 	}
 	if err != nil {
-		return Fail(codeIO, "I/O failure: socketDir", "open %q: %v", dir, err)
+		return dirError("socketDir", err)
 	}
 	defer f.Close()
 	if err := socketdir.Remove(int(f.Fd()), name, claim, false); err != nil {

@@ -95,38 +95,30 @@ func Open(host hostfs.Root, path string) *Dir {
 
 // lockDir locks the claims for this caller. Without create, a missing directory is unix.ENOENT.
 func (d *Dir) lockDir(create bool) (unlock func(), err error) {
-	fd, err := unix.Open(d.dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	f, err := trust.OpenOwnDir(d.host, d.path)
 	if errors.Is(err, unix.ENOENT) && create {
-		f, err := d.host.MakeDir(d.path, 0o700)
-		if err != nil {
-			return nil, err
-		}
-		f.Close()
-		return d.lockDir(false)
+		f, err = trust.MakeOwnDir(d.host, d.path, 0o700)
 	}
 	if err != nil {
-		return nil, &os.PathError{Op: "open", Path: d.dir, Err: err}
-	}
-	if err = checkTrust(fd, d.dir); err == nil {
-		err = os.NewSyscallError("flock", hostfs.Flock(fd, unix.LOCK_EX))
-	}
-	if err != nil {
-		unix.Close(fd)
 		return nil, fmt.Errorf("lock claims %q: %w", d.dir, err)
 	}
-	return func() { unix.Close(fd) }, nil
+	if err := hostfs.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("lock claims %q: %w", d.dir, os.NewSyscallError("flock", err))
+	}
+	return func() { f.Close() }, nil
 }
 
-// checkTrust refuses a directory in which others could write claims.
-func checkTrust(fd int, dir string) error {
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return os.NewSyscallError("fstat", err)
+// checkTrust refuses a directory in which others could write claims. A missing one has no claims.
+func (d *Dir) checkTrust() error {
+	f, err := trust.OpenOwnDir(d.host, d.path)
+	switch {
+	case errdefs.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("read claims %q: %w", d.dir, err)
 	}
-	if fault := trust.Check(dir, &st, trust.Options{}); fault != nil {
-		return fault
-	}
-	return nil
+	return f.Close()
 }
 
 // ClaimDirectory claims a directory for a sandbox and returns the claim. fresh means that this
@@ -194,7 +186,7 @@ func (d *Dir) SetCreated(dir string, created Identity, mounted *Identity) error 
 
 // Created reports whether a directory with this identity was created for the sandbox.
 func (d *Dir) Created(dir, sandbox string, id Identity) (bool, error) {
-	c, err := d.readClaim(nameOfDirectory(dir))
+	c, err := d.Directory(dir)
 	if err != nil || !c.IsCreated(id) {
 		return false, err
 	}
@@ -202,7 +194,12 @@ func (d *Dir) Created(dir, sandbox string, id Identity) (bool, error) {
 }
 
 // Directory returns the claim of a directory. The claim of an unclaimed one has no holders.
-func (d *Dir) Directory(dir string) (Claim, error) { return d.readClaim(nameOfDirectory(dir)) }
+func (d *Dir) Directory(dir string) (Claim, error) {
+	if err := d.checkTrust(); err != nil {
+		return Claim{}, err
+	}
+	return d.readClaim(nameOfDirectory(dir))
+}
 
 // HeldDirectories returns the directories that a holder has claimed.
 func (d *Dir) HeldDirectories(h Holder) (dirs []string, err error) {
@@ -269,7 +266,7 @@ type directoryClaim struct {
 
 // Claimants returns the claims of the directories that a socket lies in.
 func (d *Dir) Claimants(socket string) Claimants {
-	all := Claimants{socket: socket}
+	all := Claimants{socket: socket, err: d.checkTrust()}
 	for dir := filepath.Dir(socket); dir != "/" && dir != "."; dir = filepath.Dir(dir) {
 		c, err := d.readClaim(nameOfDirectory(dir))
 		if err != nil {

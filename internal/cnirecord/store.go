@@ -34,10 +34,10 @@ type Store struct {
 	f   *os.File
 }
 
-// Open opens the directory, and creates it if it is missing. The error for a directory that all users can write
-// to is a *trust.Error.
+// Open opens the directory, and creates it if it is missing. The error for a directory that another user than root can
+// write or replace is a *trust.Error.
 func Open(host hostfs.Root, dir string) (*Store, error) {
-	f, err := trust.MakeDir(host, dir, 0o700)
+	f, err := trust.MakeOwnDir(host, dir, 0o700)
 	if err != nil {
 		return nil, fmt.Errorf("open stateDir: %w", err)
 	}
@@ -46,10 +46,14 @@ func Open(host hostfs.Root, dir string) (*Store, error) {
 
 // Find opens the directory. It returns nil if the directory is missing.
 func Find(host hostfs.Root, dir string) (*Store, error) {
-	if _, err := host.Stat(dir); errdefs.IsNotFound(err) {
+	f, err := trust.OpenOwnDir(host, dir)
+	switch {
+	case errdefs.IsNotFound(err):
 		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("open stateDir: %w", err)
 	}
-	return Open(host, dir)
+	return &Store{dir, f}, nil
 }
 
 // Close closes the directory.

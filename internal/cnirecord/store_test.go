@@ -147,7 +147,7 @@ func TestOpenRefusesDirectoryThatAllUsersWrite(t *testing.T) {
 	if err := os.Chmod(dir, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	if store, err := Open(host, "/state"); store != nil || !errdefs.IsPermissionDenied(err) || !strings.Contains(err.Error(), "chmod o-w /state") {
+	if store, err := Open(host, "/state"); store != nil || !errdefs.IsPermissionDenied(err) || !strings.Contains(err.Error(), "chmod go-w /state") {
 		t.Errorf("%v, %v", store, err)
 	}
 }

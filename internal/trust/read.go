@@ -122,7 +122,10 @@ func (r *Reader) followLink(f *File, link string) *diag.Diagnostic {
 		return systemFault("follow the symlink", err)
 	}
 	f.Target = target
-	return r.Check("directory", dir, &f.TargetDir)
+	// ReadFile checks the owner of the file itself, so nobody else has put it into a sticky directory.
+	inSticky := *r
+	inSticky.Options.Sticky = true
+	return inSticky.Check("directory", dir, &f.TargetDir)
 }
 
 // openFile opens a file, or the target of a symlink. It follows no symlink that was not checked.

@@ -19,14 +19,16 @@ import (
 type Options struct {
 	// AnyOwner accepts a file of any user.
 	AnyOwner bool
-	// OwnGroup lets root's group, and this process's own, write the file.
-	OwnGroup bool
+	// AnyGroup accepts a file that any group can write. Root's group, and this process's own, are always accepted.
+	AnyGroup bool
+	// AnyMode accepts a file that anybody can write.
+	AnyMode bool
 	// UnmappedOwner accepts, in a user namespace as of rootless Podman, a file of a user who
 	// has no ID in the namespace: root of the host is among them, and what such a file
 	// decides runs as the user who started this process.
 	UnmappedOwner bool
 	// Sticky accepts a directory that others can write if its sticky bit keeps them from replacing
-	// each other's files.
+	// each other's files. The caller checks the owner of the file in it.
 	Sticky bool
 }
 
@@ -56,38 +58,20 @@ func Check(path string, st *unix.Stat_t, opts Options) *Error {
 		return &Error{Path: path, Found: fmt.Sprintf("owned by uid %d, mode %04o", st.Uid, perm), Rule: "it must belong to root", Remedy: remedy, Owner: true}
 	}
 	writable := perm & 0o022
-	if opts.OwnGroup && (st.Gid == 0 || int(st.Gid) == os.Getegid()) {
+	if opts.AnyGroup || st.Gid == 0 || int(st.Gid) == os.Getegid() {
 		writable &= 0o002
 	}
-	if writable != 0 && !(opts.Sticky && perm&unix.S_ISVTX != 0) {
+	if st.Mode&unix.S_IFMT == unix.S_IFDIR && perm&unix.S_ISVTX != 0 && opts.Sticky {
+		writable = 0
+	}
+	if writable != 0 && !opts.AnyMode {
+		if opts.AnyGroup && !hostfs.IsSharedDir(path, st.Mode) {
+			return &Error{Path: path, Found: fmt.Sprintf("mode %04o", perm), Rule: "not all users may write to it", Remedy: "run `chmod o-w " + path + "`"}
+		}
 		return &Error{Path: path, Found: fmt.Sprintf("mode %04o", perm),
 			Rule: "it must be writable by its owner alone", Remedy: hostfs.WriteRemedy(path, st.Mode)}
 	}
 	return nil
-}
-
-// MakeDir opens a directory. It creates the directory and its parents if they are missing, with mode perm whatever the
-// umask. A directory that all users can write to is an *Error.
-func MakeDir(host hostfs.Root, dir string, perm uint32) (*os.File, error) {
-	f, err := host.MakeDir(dir, perm)
-	if err != nil {
-		return nil, fmt.Errorf("open directory %q: %w", dir, hostfs.WithoutPath(err))
-	}
-	var st unix.Stat_t
-	if err = unix.Fstat(int(f.Fd()), &st); err != nil {
-		err = fmt.Errorf("inspect directory %q: %w", dir, err)
-	} else if st.Mode&0o002 != 0 {
-		remedy := "run `chmod o-w " + dir + "`"
-		if hostfs.IsSharedDir(dir, st.Mode) {
-			remedy = hostfs.WriteRemedy(dir, st.Mode)
-		}
-		err = &Error{Path: dir, Found: fmt.Sprintf("mode %04o", st.Mode&0o7777), Rule: "not all users may write to it", Remedy: remedy}
-	}
-	if err != nil {
-		f.Close()
-		return nil, err
-	}
-	return f, nil
 }
 
 // userNamespace describes this process's user namespace; a test replaces it.

@@ -24,14 +24,14 @@ func TestCheckTrustsFilesOfRootThatNobodyElseWrites(t *testing.T) {
 		{uid: 0, mode: 0o644},
 		{uid: self, mode: 0o755},
 		{uid: other, mode: 0o644, want: `"/etc/cdi/a.json": found owned by uid 1000, mode 0644: it must belong to root; run ` + "`chown root /etc/cdi/a.json`"},
-		{uid: 0, mode: 0o664, want: `"/etc/cdi/a.json": found mode 0664: it must be writable by its owner alone; run ` + "`chmod go-w /etc/cdi/a.json`"},
+		{uid: 0, gid: group + 7, mode: 0o664, want: `"/etc/cdi/a.json": found mode 0664: it must be writable by its owner alone; run ` + "`chmod go-w /etc/cdi/a.json`"},
 		{uid: 0, mode: 0o646, want: `"/etc/cdi/a.json": found mode 0646: it must be writable by its owner alone; run ` + "`chmod go-w /etc/cdi/a.json`"},
 		{uid: other, mode: 0o644, opts: Options{AnyOwner: true}},
 		{uid: other, mode: 0o646, opts: Options{AnyOwner: true}, want: `"/etc/cdi/a.json": found mode 0646: it must be writable by its owner alone; run ` + "`chmod go-w /etc/cdi/a.json`"},
-		{uid: 0, gid: group, mode: 0o664, opts: Options{OwnGroup: true}},
-		{uid: 0, gid: 0, mode: 0o664, opts: Options{OwnGroup: true}},
-		{uid: 0, gid: group, mode: 0o666, opts: Options{OwnGroup: true}, want: `"/etc/cdi/a.json": found mode 0666: it must be writable by its owner alone; run ` + "`chmod go-w /etc/cdi/a.json`"},
-		{uid: 0, gid: group + 7, mode: 0o664, opts: Options{OwnGroup: true}, want: `"/etc/cdi/a.json": found mode 0664: it must be writable by its owner alone; run ` + "`chmod go-w /etc/cdi/a.json`"},
+		{uid: 0, gid: group, mode: 0o664},
+		{uid: 0, gid: 0, mode: 0o664},
+		{uid: 0, gid: group, mode: 0o666, want: `"/etc/cdi/a.json": found mode 0666: it must be writable by its owner alone; run ` + "`chmod go-w /etc/cdi/a.json`"},
+		{uid: 0, gid: group + 7, mode: 0o664, want: `"/etc/cdi/a.json": found mode 0664: it must be writable by its owner alone; run ` + "`chmod go-w /etc/cdi/a.json`"},
 	} {
 		if c.uid == other && self != 0 {
 			continue // the message names another uid
@@ -62,7 +62,7 @@ func TestCheckInUserNamespace(t *testing.T) {
 		{false, Options{UnmappedOwner: true}, 0o644, false},
 	} {
 		userNamespace = func() (hostfs.Outside, bool) { return hostfs.Outside{Root: 1000, Unmapped: unmapped}, c.inside }
-		st := unix.Stat_t{Uid: unmapped, Mode: unix.S_IFREG | c.mode}
+		st := unix.Stat_t{Uid: unmapped, Gid: unmapped, Mode: unix.S_IFREG | c.mode}
 		if err := Check("/etc/cdi/a.json", &st, c.opts); (err == nil) != c.trusted {
 			t.Errorf("%+v: %v", c, err)
 		}
@@ -87,13 +87,13 @@ func TestRemedyKeepsTheModeOfSharedDirectories(t *testing.T) {
 	}
 }
 
-func TestMakeDirRefusesDirectoryThatAllUsersWrite(t *testing.T) {
+func TestSharedDirIsRefusedIfAllUsersWrite(t *testing.T) {
 	root := t.TempDir()
 	host, err := hostfs.New(root)
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := MakeDir(host, "/a/b", 0o750)
+	f, err := MakeSharedDir(host, "/a/b", 0o750)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +103,7 @@ func TestMakeDirRefusesDirectoryThatAllUsersWrite(t *testing.T) {
 			t.Fatal(err)
 		}
 		var refused *Error
-		if f, err := MakeDir(host, "/a/b", 0o750); f != nil || !errors.As(err, &refused) || refused.Remedy != remedy {
+		if f, err := MakeSharedDir(host, "/a/b", 0o750); f != nil || !errors.As(err, &refused) || refused.Remedy != remedy {
 			t.Errorf("mode %04o: %v, want %s", mode, err, remedy)
 		}
 	}

@@ -273,9 +273,12 @@ func TestFilesThatOthersCanWriteAreRefused(t *testing.T) {
 	eachMode(t, func(e *env) {
 		e.renameIntoPlace("/etc/cdi/a.json", specText("1", "x"))
 		e.wantDevice("x", "1")
+		// Root's group is root, as for the configuration.
 		e.must(os.Chmod(e.top+"/etc/cdi/a.json", 0o664))
+		e.wantDevice("x", "1")
+		e.must(os.Chmod(e.top+"/etc/cdi/a.json", 0o666))
 		e.wantDevice("x", "")
-		e.wantRefused("/etc/cdi/a.json", "mode 0664")
+		e.wantRefused("/etc/cdi/a.json", "mode 0666")
 		e.wantRefused("/etc/cdi/a.json", "chmod go-w")
 		e.must(os.Chmod(e.top+"/etc/cdi/a.json", 0o646))
 		e.wantRefused("/etc/cdi/a.json", "mode 0646")
@@ -284,8 +287,8 @@ func TestFilesThatOthersCanWriteAreRefused(t *testing.T) {
 		e.must(os.Chmod(e.top+"/etc/cdi", os.ModeSticky|0o777))
 		e.wantDevice("x", "")
 		e.wantRefused("/etc/cdi/a.json", "mode 1777")
-		e.must(os.Chmod(e.top+"/etc/cdi", 0o775))
-		e.wantRefused("/etc/cdi/a.json", "mode 0775")
+		e.must(os.Chmod(e.top+"/etc/cdi", 0o777))
+		e.wantRefused("/etc/cdi/a.json", "mode 0777")
 		e.must(os.Chmod(e.top+"/etc/cdi", 0o755))
 		e.wantDevice("x", "1")
 
@@ -298,9 +301,9 @@ func TestFilesThatOthersCanWriteAreRefused(t *testing.T) {
 		e.wantRefused("/etc/cdi/l.json", "mode 0777")
 		e.must(os.Chmod(e.top+"/store", 0o755))
 		e.wantDevice("y", "one")
-		e.must(os.Chmod(e.top+"/store", 0o775))
-		e.wantDevice("y", "")
-		e.wantRefused("/etc/cdi/l.json", "mode 0775")
+		// Nobody else can replace a file of root in a sticky directory of root, such as /nix/store.
+		e.must(os.Chmod(e.top+"/store", os.ModeSticky|0o777))
+		e.wantDevice("y", "one")
 		e.must(os.Remove(e.top + "/etc/cdi/l.json"))
 
 		if os.Geteuid() == 0 {

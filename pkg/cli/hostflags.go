@@ -20,6 +20,7 @@ import (
 // hostFlags select the host and the configuration that a command reads.
 type hostFlags struct {
 	configFile, root string
+	requireOwner     bool // the file of configFile must belong to root or to this process's user
 }
 
 // localNode is the host and its configuration.
@@ -53,7 +54,7 @@ func (n *hostFlags) openHost(cmd *cobra.Command) (hostfs.Root, error) {
 // if it exists, or else with the default.
 func (n *hostFlags) openNode(cmd *cobra.Command) (local localNode, err error) {
 	if local.host, err = n.openHost(cmd); err == nil {
-		local.cfg, err = config.LoadOrDefault(local.host, n.configFile, config.Options{})
+		local.cfg, err = config.LoadOrDefault(local.host, n.configFile, config.Options{RequireOwner: n.requireOwner && n.configFile != ""})
 	}
 	return local, err
 }

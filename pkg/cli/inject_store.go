@@ -97,6 +97,7 @@ func (in *injection) runRemove(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	in.flags.requireOwner = true // containers get what the file says
 	if in.localNode, err = in.flags.openNode(cmd); err != nil {
 		return err
 	}

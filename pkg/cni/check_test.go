@@ -95,7 +95,7 @@ func TestDelCheckAndGCCreateNoDirectory(t *testing.T) {
 	must(t, os.MkdirAll(info, 0o755))
 	must(t, os.Chmod(info, 0o777))
 	for command, code := range map[string]uint{"STATUS": types.ErrPluginNotAvailable, "ADD": codeConfig} {
-		if a := n.run(env(command), confWith("")); a.code != code || !strings.Contains(a.all, "chmod o-w") {
+		if a := n.run(env(command), confWith("")); a.code != code || !strings.Contains(a.all, "chmod go-w") {
 			t.Errorf("%s with a device-info directory that everybody can write to: code %d, %s", command, a.code, a.all)
 		}
 	}

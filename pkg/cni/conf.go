@@ -223,6 +223,15 @@ func (c *conf) readIPAM(v value) error {
 	if name == "" && other >= 0 {
 		return c.Invalid("ipam.type", c.sourceOf(kind.Node), "the name of the IPAM plugin, because ipam has other keys"+diag.Suggest(list[other].Key, "type"))
 	}
+	// The plugin would run itself.
+	own := ""
+	if n := c.root.Member("type"); n != nil {
+		own = n.Text
+	}
+	if name != "" && (name == own || strings.HasPrefix(name, "jackfield-")) {
+		return attach.Fail(codeConfig, "invalid network configuration: ipam.type: "+diag.Quote(name), "%sinvalid value %s: must be an IPAM plugin, such as host-local",
+			c.Place("ipam"), diag.Quote(name))
+	}
 	c.ipam = name
 	return nil
 }

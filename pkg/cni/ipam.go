@@ -28,6 +28,10 @@ import (
 
 const maxResult = 4 << 20
 
+// nestedMark is set in the environment of IPAM plugins. A run of this plugin below one of them would run IPAM again, without
+// end.
+const nestedMark = "JACKFIELD_CNI_NESTED"
+
 // runIPAM runs the IPAM plugin until ctx ends, with this plugin's configuration and environment (§4, Delegated plugin
 // protocol), and returns its output. command may be another operation, to undo a failed ADD. more are other
 // parameters, NAME=value. The invoke package of containernetworking/cni would link OpenTelemetry.
@@ -49,7 +53,7 @@ func (c *call) runIPAM(ctx context.Context, command string, more ...string) ([]b
 		cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
 		cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
 		cmd.WaitDelay = time.Second
-		cmd.Env = slices.Concat(c.Environ, more, []string{"CNI_COMMAND=" + command}) // of each name, the last one counts
+		cmd.Env = slices.Concat(c.Environ, more, []string{"CNI_COMMAND=" + command, nestedMark + "=1"}) // of each name, the last one counts
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(c.conf.source), &limitedWriter{&out, maxResult}, io.MultiWriter(c.Stderr, said)
 		err := cmd.Run()
 		if errors.Is(err, unix.ETXTBSY) && try < 5 { // the executable is being replaced

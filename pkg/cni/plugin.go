@@ -27,6 +27,10 @@ import (
 // maxConf bounds the network configuration, which contains a previous result of any length.
 const maxConf = 4 << 20
 
+// maxOperationTime bounds every operation but ADD, which the runtime undoes by DEL when it stops waiting. The kubelet waits
+// four minutes for a sandbox.
+const maxOperationTime = attach.MaxTimeout
+
 // versions are the supported versions of the specification. Results of 0.3.0 and 0.3.1 are equal.
 var versions = []string{"0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"}
 
@@ -143,6 +147,17 @@ func (c *call) dispatch() error {
 	t.Root, t.Log, t.Program, t.Release, t.Reached = c.Host, c.Stderr, "jackfield-cni", c.releaseAddresses, c.reached
 	if err := c.conf.applyLocations(op.permissive); err != nil {
 		return err
+	}
+	if c.getenv(nestedMark) != "" {
+		if op.permissive {
+			return nil // ADD was refused
+		}
+		return attach.Fail(codeConfig, "invalid network configuration: ipam", "jackfield-cni was started by the IPAM plugin of its own network: use an IPAM plugin that does not run jackfield-cni")
+	}
+	if c.command != "ADD" {
+		limited, cancel := context.WithTimeout(c.ctx, maxOperationTime)
+		defer cancel()
+		c.ctx = limited
 	}
 	return op.run(c)
 }

@@ -67,7 +67,7 @@ func checkTrust(path string, opts Options) func(*unix.Stat_t) error {
 		if st.Mode&unix.S_IFMT != unix.S_IFREG {
 			return nil
 		}
-		if fault := trust.Check(path, st, trust.Options{AnyOwner: !opts.RequireOwner, OwnGroup: true}); fault != nil {
+		if fault := trust.Check(path, st, trust.Options{AnyOwner: !opts.RequireOwner, UnmappedOwner: true}); fault != nil {
 			return fault
 		}
 		return nil

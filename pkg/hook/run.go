@@ -115,7 +115,7 @@ func (h *hook) loadConfig() error {
 	if file == "" && isRootless {
 		file = rootless.ConfigFile(h.host, user)
 	}
-	loaded, err := config.LoadOrDefault(h.host, file, config.Options{})
+	loaded, err := config.LoadOrDefault(h.host, file, config.Options{RequireOwner: true})
 	if err != nil {
 		return err
 	}

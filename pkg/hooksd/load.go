@@ -3,8 +3,8 @@
 package hooksd
 
 import (
+	"errors"
 	"fmt"
-	"path"
 	"slices"
 	"strings"
 
@@ -13,6 +13,7 @@ import (
 
 	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/internal/jsontree"
+	"github.com/jackfield/jackfield/internal/trust"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
@@ -81,44 +82,18 @@ func (r *Registry) checkProgram(e *hookFile) *diag.Diagnostic {
 	return p
 }
 
-// maxLinks bounds the symlinks in a program's path, as the kernel does.
-const maxLinks = 40
-
-// checkDirectories checks each directory on a program's path, also those of its symlinks. A user who can
-// write one can replace the program. A sticky bit does not help: the file may be missing for a
-// moment, for example during an update.
+// checkDirectories checks each directory on a program's path.
 func (r *Registry) checkDirectories(file string) *diag.Diagnostic {
 	if r.files.TrustAnyone {
 		return nil
 	}
-	at, rest, links := "/", strings.Split(file, "/"), 0
-	for {
-		st, err := r.files.Host.Lstat(at)
-		if err == nil && st.Mode&unix.S_IFMT == unix.S_IFLNK {
-			var target string
-			if target, err = r.files.Host.Readlink(at); err == nil {
-				if at = path.Dir(at); path.IsAbs(target) {
-					at = "/"
-				}
-				rest = append(strings.Split(target, "/"), rest...)
-				if links++; links <= maxLinks {
-					continue
-				}
-				err = unix.ELOOP
-			}
-		}
-		if err != nil {
-			return &diag.Diagnostic{Found: diag.Quote(at) + ", which cannot be inspected", Rule: hostfs.Errno(err).Error(), Kind: errdefs.ErrUnavailable}
-		}
-		if st.Mode&unix.S_IFMT != unix.S_IFDIR {
-			return nil // the file itself
-		}
-		if p := r.files.Check("directory", at, &st); p != nil {
-			return p
-		}
-		if len(rest) == 0 {
-			return nil
-		}
-		at, rest = path.Join(at, rest[0]), rest[1:]
+	err := trust.CheckParents(r.files.Host, file)
+	var fault *trust.Error
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &fault):
+		return &diag.Diagnostic{Found: fmt.Sprintf("directory %q, %s", fault.Path, fault.Found), Rule: fault.Rule, Hint: fault.Remedy, Kind: errdefs.ErrPermissionDenied}
 	}
+	return &diag.Diagnostic{Found: diag.Quote(file) + ", whose directories cannot be inspected", Rule: diag.ErrorText(err), Kind: errdefs.ErrUnavailable}
 }

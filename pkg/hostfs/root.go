@@ -80,7 +80,7 @@ func (r Root) Open(hostPath string, flags int) (*os.File, error) {
 // OpenFD is Open for a caller that closes the descriptor with unix.Close.
 func (r Root) OpenFD(hostPath string, flags int) (int, error) {
 	fd, err := r.open(hostPath, flags, 0)
-	return fd, pathError("open", hostPath, err)
+	return fd, PathError("open", hostPath, err)
 }
 
 func (r Root) open(hostPath string, flags int, resolve uint64) (int, error) {
@@ -113,7 +113,7 @@ func (r Root) StatNoSymlinks(hostPath string) (unix.Stat_t, error) {
 	}
 	defer unix.Close(fd)
 	err = unix.Fstat(fd, &st)
-	return st, pathError("stat", hostPath, err)
+	return st, PathError("stat", hostPath, err)
 }
 
 // OpenNoSymlinks opens a canonical path (see [Root.Resolve]) for a caller that closes the
@@ -124,7 +124,7 @@ func (r Root) OpenNoSymlinks(hostPath string, flags int) (int, error) {
 	if errors.Is(err, unix.ELOOP) {
 		err = errSymlink
 	}
-	return fd, pathError("open", hostPath, err)
+	return fd, PathError("open", hostPath, err)
 }
 
 // errSymlink says why a path is refused.
@@ -187,26 +187,26 @@ func (r Root) stat(hostPath string, flags int) (unix.Stat_t, error) {
 			}
 			err = unix.Fstatat(unix.AT_FDCWD, hostPath, &st, at)
 		}
-		return st, pathError("stat", hostPath, err)
+		return st, PathError("stat", hostPath, err)
 	}
 	fd, err := r.open(hostPath, unix.O_PATH|flags, 0)
 	if err == nil {
 		err = unix.Fstat(fd, &st)
 		unix.Close(fd)
 	}
-	return st, pathError("stat", hostPath, err)
+	return st, PathError("stat", hostPath, err)
 }
 
 // Readlink returns the text of the symlink hostPath.
 func (r Root) Readlink(hostPath string) (string, error) {
 	fd, err := r.open(hostPath, unix.O_PATH|unix.O_NOFOLLOW, 0)
 	if err != nil {
-		return "", pathError("readlink", hostPath, err)
+		return "", PathError("readlink", hostPath, err)
 	}
 	defer unix.Close(fd)
 	buf := make([]byte, unix.PathMax)
 	n, err := unix.Readlinkat(fd, "", buf)
-	return string(buf[:max(n, 0)]), pathError("readlink", hostPath, err)
+	return string(buf[:max(n, 0)]), PathError("readlink", hostPath, err)
 }
 
 // Resolve returns the canonical host path of the file that hostPath leads to. Every symlink is
@@ -214,7 +214,7 @@ func (r Root) Readlink(hostPath string) (string, error) {
 func (r Root) Resolve(hostPath string) (string, error) {
 	fd, err := r.open(hostPath, unix.O_PATH, 0)
 	if err != nil {
-		return "", pathError("resolve", hostPath, err)
+		return "", PathError("resolve", hostPath, err)
 	}
 	defer unix.Close(fd)
 	real, err := os.Readlink(DescriptorPath(fd))
@@ -343,8 +343,8 @@ func Openat2(dirfd int, path string, how *unix.OpenHow) (int, error) {
 	}
 }
 
-// pathError adds the operation and the path to an error, and the sentinel to its errno.
-func pathError(op, path string, err error) error {
+// PathError adds the operation and the path to an error, and the sentinel to its errno.
+func PathError(op, path string, err error) error {
 	if err == nil {
 		return nil
 	}

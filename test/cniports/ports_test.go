@@ -30,7 +30,7 @@ func TestAddCreatesPortAndDelRemovesIt(t *testing.T) {
 	info := n.info("c1")
 	for column, want := range map[string]string{
 		"type": "dpdkvhostuserclient", "options:vhost-server-path": info.VhostUser.Path, "mtu_request": "9000", "ingress_policing_rate": "1000000",
-		"external_ids:attached-mac": "02:00:00:00:00:05", "external_ids:iface-id": "apps_web-0_net1",
+		"external_ids:attached-mac": "02:00:00:00:00:05", "external_ids:iface-id": "jackfield:apps_web-0_net1",
 	} {
 		if got := strings.Trim(strings.TrimSpace(n.s.Vsctl("get", "interface", portName("c1"), column)), `"`); got != want {
 			t.Errorf("%s: found %s, want %s", column, got, want)

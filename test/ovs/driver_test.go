@@ -72,7 +72,7 @@ func TestPortIsCreatedChangedAndRemoved(t *testing.T) {
 	for column, want := range map[string]string{
 		"type": "dpdkvhostuserclient", "options:vhost-server-path": `"` + p.Socket + `"`, "mtu_request": "1500",
 		"ingress_policing_rate": "1000000", "ingress_policing_burst": "800000", "ofport": "1", "error": "[]",
-		"external_ids:iface-id": "tenants_web-0_net1", "external_ids:attached-mac": `"02:00:00:00:00:01"`, "external_ids:jackfield:owner": "c1/net1",
+		"external_ids:iface-id": "jackfield:tenants_web-0_net1", "external_ids:attached-mac": `"02:00:00:00:00:01"`, "external_ids:jackfield:owner": "c1/net1",
 	} {
 		if got := strings.TrimSpace(s.Vsctl("get", "interface", p.Name, strings.Replace(column, ":jackfield:", ":jackfield\\:", 1))); strings.Trim(got, `"`) != strings.Trim(want, `"`) {
 			t.Errorf("%s: found %s, want %s", column, got, want)

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"path"
 	"strings"
 	"time"
 
@@ -16,6 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/internal/diag"
+	"github.com/jackfield/jackfield/internal/trust"
+	"github.com/jackfield/jackfield/pkg/hostfs"
 	"github.com/jackfield/jackfield/pkg/vswitch"
 )
 
@@ -64,6 +67,11 @@ func (d *Driver) run(ctx context.Context, keepGoing bool, commands ...string) (l
 	args := []string{"-s", d.Socket(), "-j"}
 	if !keepGoing {
 		args = append(args, "-e")
+	}
+	if path.IsAbs(d.Grcli) {
+		if err := trust.CheckProgram(hostfs.Host(), d.Grcli); err != nil && !errdefs.IsNotFound(err) {
+			return nil, nil, d.unavailable("do not run vswitches.%s.grcli: %v", d.Name, err)
+		}
 	}
 	var stdout, stderr boundedBuffer
 	cmd := d.command(ctx, args...)

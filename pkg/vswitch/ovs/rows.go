@@ -129,7 +129,9 @@ func externalIDs(p vswitch.Port) stringMap {
 		ids[queuesKey] = strconv.Itoa(p.Queues)
 	}
 	if p.Owner.Pod != "" {
-		ids[logicalPortKey] = p.Owner.Namespace + "_" + p.Owner.Pod + "_" + p.Owner.Interface
+		// ovn-kubernetes names its ports NETWORK_NAMESPACE_POD. No name of a network has a colon, so
+		// a tenant cannot take the logical port of another pod.
+		ids[logicalPortKey] = "jackfield:" + p.Owner.Namespace + "_" + p.Owner.Pod + "_" + p.Owner.Interface
 	}
 	return ids
 }
