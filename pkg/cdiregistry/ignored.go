@@ -64,7 +64,8 @@ type ShadowedFile struct {
 	Devices []string // qualified names
 }
 
-// Shadowed returns the shadowed files with the files that count instead, in the order of their first device.
+// Shadowed returns the shadowed files with the files that count instead, in the order of their first device. A file does not
+// shadow itself: /run/cdi and /var/run/cdi are one directory on most hosts.
 func (s *Snapshot) Shadowed() (files []ShadowedFile) {
 	for found := range s.byName() {
 		for _, d := range found[1:] {
@@ -79,7 +80,14 @@ func (s *Snapshot) Shadowed() (files []ShadowedFile) {
 			files[i].Devices = append(files[i].Devices, d.name)
 		}
 	}
-	return files
+	return slices.DeleteFunc(files, func(f ShadowedFile) bool { return s.isSameFile(f.Path, f.By) })
+}
+
+// isSameFile reports whether two paths lead to one file.
+func (s *Snapshot) isSameFile(a, b string) bool {
+	x, err := s.list.host.Stat(a)
+	y, err2 := s.list.host.Stat(b)
+	return err == nil && err2 == nil && x.Dev == y.Dev && x.Ino == y.Ino
 }
 
 // String says which devices of the file do not count.

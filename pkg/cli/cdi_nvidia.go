@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -133,13 +134,22 @@ func reportShadowing(cmd *cobra.Command, env Env, file string, spec *specs.Spec)
 			shadowed[d.File]++
 		}
 	}
-	delete(shadowed, file)
 	for _, other := range slices.Sorted(maps.Keys(shadowed)) {
+		if isSameFile(other, file) { // /run/cdi and /var/run/cdi are one directory on most hosts
+			continue
+		}
 		env.message("%s also declares %d of the %d devices, and hides or blocks them in %s: remove one of the two files; "+
 			"the service nvidia-cdi-refresh of the NVIDIA Container Toolkit keeps /var/run/cdi/nvidia.yaml up to date",
 			other, shadowed[other], len(spec.Devices), file)
 	}
 	return nil
+}
+
+// isSameFile reports whether two paths lead to one file.
+func isSameFile(a, b string) bool {
+	x, err := os.Stat(a)
+	y, err2 := os.Stat(b)
+	return err == nil && err2 == nil && os.SameFile(x, y)
 }
 
 // cleanEnvironment is the hint of every failure of nvidia-ctk.
