@@ -73,6 +73,9 @@ func (s *Snapshot) Shadowed() (files []ShadowedFile) {
 				continue // a conflict
 			}
 			path, by := d.file.hostPath(), found[0].file.hostPath()
+			if s.list.host.IsSameFile(path, by) {
+				continue // the directory under another name, such as /run/cdi and /var/run/cdi
+			}
 			i := slices.IndexFunc(files, func(f ShadowedFile) bool { return f.Path == path && f.By == by })
 			if i < 0 {
 				i, files = len(files), append(files, ShadowedFile{Path: path, By: by})

@@ -230,6 +230,20 @@ func TestShadowedConflict(t *testing.T) {
 	})
 }
 
+// TestDirectoryUnderTwoNamesShadowsNothing covers /run/cdi and /var/run/cdi, where one is a symlink to the other.
+func TestDirectoryUnderTwoNamesShadowsNothing(t *testing.T) {
+	eachMode(t, func(e *env) {
+		e.must(os.Symlink("run", e.top+"/var"))
+		e.dirs = append(e.dirs, strings.Replace(e.dirs[1], "/run/cdi", "/var/cdi", 1))
+		e.renameIntoPlace("/run/cdi/a.json", specText("a", "x"))
+		e.renameIntoPlace("/etc/cdi/b.json", specText("b", "x"))
+		shadowed := newRegistry(e.T, e, cdiregistry.Options{DisableWatch: true}).Snapshot().Shadowed()
+		if len(shadowed) != 1 || filepath.Base(shadowed[0].Path) != "b.json" {
+			e.Errorf("shadowed files are %+v", shadowed)
+		}
+	})
+}
+
 // TestOnlyJSONAndYAMLFilesAreRead covers extensions, subdirectories, and directories with a file's name.
 func TestOnlyJSONAndYAMLFilesAreRead(t *testing.T) {
 	eachMode(t, func(e *env) {
