@@ -4,7 +4,6 @@ package kubelet
 
 import (
 	"fmt"
-	"strings"
 
 	v1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 )
@@ -22,7 +21,6 @@ const (
 	DuplicateContainer     // one container twice, with different devices
 	InvalidID              // a device ID with a newline
 	DuplicatePod           // List: the pod twice, with different devices
-	TooManyDevices         // 100,000 device IDs in one container
 	TooLarge               // 17 MiB
 	Garbage                // bytes that are not protobuf
 )
@@ -38,7 +36,7 @@ func Lies() []Lie {
 
 func (l Lie) String() string {
 	names := []string{"Honest", "Nothing", "OtherPod", "NilEntries", "DuplicateContainer", "InvalidID", "DuplicatePod",
-		"TooManyDevices", "TooLarge", "Garbage"}
+		"TooLarge", "Garbage"}
 	if l < 0 || int(l) >= len(names) {
 		return fmt.Sprintf("Lie(%d)", int(l))
 	}
@@ -75,8 +73,6 @@ func (l Lie) answer(req any, pod [2]string) (any, error) {
 			a, err := codec{}.Marshal(&v1.ListPodResourcesResponse{PodResources: pods})
 			return a.Materialize(), err
 		}
-	case TooManyDevices:
-		p.Containers = []*v1.ContainerResources{container("lie", strings.Split(strings.Repeat("x,", 100_000)+"x", ",")...)}
 	case TooLarge:
 		return make([]byte, 17<<20), nil
 	case Garbage:
