@@ -163,13 +163,24 @@ func runPlugin(ctx context.Context, opts Options, notifySocket string, log *logr
 	// The heap that only the start needs is not kept on every node.
 	freed := time.AfterFunc(startDone, debug.FreeOSMemory)
 	defer freed.Stop()
-	log.WithField("version", version.String()).Info("starting")
+	log.WithFields(startFields(p)).Info("starting")
 	if !opts.Inherited {
 		if err := notifyReady(notifySocket); err != nil {
 			log.WithError(err).Warn("cannot notify systemd that the plugin has started")
 		}
 	}
 	return cmp.Or(p.Run(ctx), p.Close())
+}
+
+// startFields are the version and, unless the runtime hands over the configuration, what is in force.
+func startFields(p *Plugin) logrus.Fields {
+	fields := logrus.Fields{"version": version.String()}
+	if current := p.config.core.Load(); current != nil {
+		fields["config"] = cmp.Or(current.cfg.File(), "defaults")
+		fields["rules"] = len(current.cfg.Policy.Rules)
+		fields["roots"] = current.cfg.Sockets.Roots
+	}
+	return fields
 }
 
 func newLogger(w io.Writer, level, format string) (*logrus.Logger, error) {

@@ -195,3 +195,12 @@ func TestOneDaemonPerStateDirectory(t *testing.T) {
 		t.Error("the status socket was removed and is not created again")
 	}
 }
+
+// The first line of the log has the configuration file, the number of rules and the socket roots.
+func TestStartLogsConfiguration(t *testing.T) {
+	h := newReloadHost(t, granting, false)
+	fields := startFields(h.p)
+	if fields["config"] != "/etc/jackfield/config.yaml" || fields["rules"] != 1 || fields["roots"] == nil {
+		t.Errorf("logged %v", fields)
+	}
+}
