@@ -38,6 +38,7 @@ var jsonSections = map[string]reflect.Type{
 	"CDI directory": reflect.TypeFor[cdiDir](), "CDI device": reflect.TypeFor[cdiDevice](), "CDI conflict": reflect.TypeFor[cdiConflict](),
 	"Refused CDI file": reflect.TypeFor[cdiRefused](), "Ignored CDI file": reflect.TypeFor[cdiIgnored](), "Change": reflect.TypeFor[inventoryItem](),
 	"Device-info file": reflect.TypeFor[infoFile](), "Device of a claim": reflect.TypeFor[claimDevice](),
+	"Shadowed CDI file":   reflect.TypeFor[cdiShadowed](),
 	"Container decisions": reflect.TypeFor[containerDecisions](), "Decision": reflect.TypeFor[policyeval.Decision](),
 	"Case result": reflect.TypeFor[policyeval.CaseResult](), "Finding of doctor": reflect.TypeFor[doctor.Finding](),
 	"Status": reflect.TypeFor[status.Node](), "Runtime": reflect.TypeFor[status.Runtime](), "Configuration in force": reflect.TypeFor[status.Config](),
