@@ -6,9 +6,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"os"
 	"slices"
 	"strconv"
@@ -166,8 +166,11 @@ func (d *Driver) Probe(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	conn, err := new(net.Dialer).DialContext(ctx, "unix", d.Socket())
+	conn, err := vswitch.Dial(ctx, d.Socket())
 	if err != nil {
+		if ctx.Err() != nil {
+			err = errors.New("connect: timed out")
+		}
 		return &vswitch.UnavailableError{Switch: d.Name, Endpoint: d.Socket(), Err: err, Down: ctx.Err() == nil && vswitch.IsNotListening(err)}
 	}
 	return conn.Close()

@@ -5,7 +5,6 @@ package grout
 import (
 	"bufio"
 	"context"
-	"net"
 	"runtime"
 	"strings"
 	"time"
@@ -39,7 +38,7 @@ func (d *Driver) Watch(ctx context.Context, changed func()) error {
 
 // accepts reports whether a grout listens on the API socket.
 func (d *Driver) accepts(ctx context.Context) bool {
-	conn, err := new(net.Dialer).DialContext(ctx, "unix", d.Socket())
+	conn, err := vswitch.Dial(ctx, d.Socket())
 	if err != nil {
 		return false
 	}

@@ -22,9 +22,6 @@ import (
 // maxMessage bounds one message of the server, in bytes. A thousand ports need about 1 MB.
 const maxMessage = 16 << 20
 
-// connectPause is the time until the next attempt while the server's queue of new clients is full.
-const connectPause = 5 * time.Millisecond
-
 // connection is a JSON-RPC 1.0 connection to the database server. Messages follow each other without
 // framing. It carries one call at a time.
 type connection struct {
@@ -50,12 +47,7 @@ func (e *rpcError) Error() string { return fmt.Sprintf("%s: %s", e.method, e.tex
 
 // connect returns a connection that ends with ctx.
 func (d *Driver) connect(ctx context.Context) (*connection, func(), error) {
-	var dialer net.Dialer
-	conn, err := dialer.DialContext(ctx, "unix", d.Socket())
-	for errors.Is(err, unix.EAGAIN) && ctx.Err() == nil { // too many clients connect at this moment
-		time.Sleep(connectPause)
-		conn, err = dialer.DialContext(ctx, "unix", d.Socket())
-	}
+	conn, err := vswitch.Dial(ctx, d.Socket())
 	if err != nil {
 		return nil, nil, d.unavailable(ctx, err)
 	}

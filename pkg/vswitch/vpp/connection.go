@@ -15,7 +15,6 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/internal/deadline"
 	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/pkg/vswitch"
 )
@@ -27,9 +26,6 @@ const (
 	maxMessage = 1 << 20
 	// maxDetails bounds the messages that answer one dump.
 	maxDetails = 1 << 16
-
-	// connectPause is between two attempts to connect while the listen queue is full. VPP's has five places.
-	connectPause = 10 * time.Millisecond
 
 	frameHeaderSize = 16
 )
@@ -64,11 +60,7 @@ func (c *connection) missingMessage(name string) error {
 // connect connects to VPP and reads the table of its messages. It waits while VPP's listen queue is full. The connection
 // is closed, and a call that waits ends, when ctx ends.
 func connect(ctx context.Context, socket string) (*connection, error) {
-	conn, err := new(net.Dialer).DialContext(ctx, "unix", socket)
-	for errors.Is(err, unix.EAGAIN) && ctx.Err() == nil {
-		deadline.Sleep(ctx, connectPause)
-		conn, err = new(net.Dialer).DialContext(ctx, "unix", socket)
-	}
+	conn, err := vswitch.Dial(ctx, socket)
 	if err != nil {
 		isDown := ctx.Err() == nil && vswitch.IsNotListening(err)
 		if err = unavailable("connect", err); isDown {

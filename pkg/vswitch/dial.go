@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package vswitch
+
+import (
+	"context"
+	"errors"
+	"net"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/jackfield/jackfield/internal/deadline"
+)
+
+// dialPause is between two attempts to connect while the listen queue is full. VPP's has five places.
+const dialPause = 10 * time.Millisecond
+
+// Dial connects to the UNIX socket of a switch. It waits while the listen queue is full, until ctx ends.
+func Dial(ctx context.Context, socket string) (net.Conn, error) {
+	for {
+		conn, err := new(net.Dialer).DialContext(ctx, "unix", socket)
+		if !errors.Is(err, unix.EAGAIN) || ctx.Err() != nil {
+			return conn, err
+		}
+		deadline.Sleep(ctx, dialPause)
+	}
+}
