@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"path"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,18 +22,25 @@ import (
 
 	"github.com/jackfield/jackfield/internal/deadline"
 	"github.com/jackfield/jackfield/internal/diag"
+	"github.com/jackfield/jackfield/internal/fswatch"
 	"github.com/jackfield/jackfield/internal/status"
 	"github.com/jackfield/jackfield/pkg/apply/nri/capability"
+	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
 // A container that is created while the plugin is not connected comes up without its devices.
-// So the plugin tries the runtime's socket at a short and constant interval: a connect(2) that
-// fails costs microseconds, and a doubling interval would keep the plugin away for as long as
-// the runtime was down.
+// So the plugin tries the runtime's socket at a short interval. A doubling interval would keep the
+// plugin away for as long as the runtime was down. A node without a runtime has fewer attempts
+// after a while, until its socket is created.
 
 const (
 	// connectInterval is the time between two attempts to connect.
 	connectInterval = 25 * time.Millisecond
+	// quickPeriod is how long attempts follow at connectInterval: after the connection was lost, and
+	// after the runtime's socket was created, which happens some time before it accepts connections.
+	quickPeriod = time.Minute
+	// idleInterval is the time between two attempts after quickPeriod.
+	idleInterval = time.Second
 	// maxRegisterDelay bounds the time between two attempts to register with a runtime that
 	// accepts connections and refuses the plugin.
 	maxRegisterDelay = time.Second
@@ -76,12 +84,15 @@ func (p *Plugin) Run(ctx context.Context) error {
 	defer func() { p.log.WithFields(p.counters.Totals()).Info("ended") }()
 	warnings := &connectionWarnings{log: p.log}
 	dialer := net.Dialer{Timeout: dialTimeout}
-	dial := func() (net.Conn, error) { return dialer.Dial("unix", cmp.Or(p.opts.Socket, api.DefaultSocketPath)) }
+	socket := cmp.Or(p.opts.Socket, api.DefaultSocketPath)
+	dial := func() (net.Conn, error) { return dialer.Dial("unix", socket) }
+	created, stop := p.watchSocket(socket)
+	defer stop()
 	delay := connectInterval
 	for {
 		var conn net.Conn // nil for the connection that the runtime passed on
 		if !p.opts.Inherited {
-			if conn = dialUntilConnected(ctx, dial, warnings.logFailure); conn == nil {
+			if conn = dialUntilConnected(ctx, dial, created, warnings.logFailure); conn == nil {
 				return nil
 			}
 		}
@@ -104,16 +115,51 @@ func (p *Plugin) Run(ctx context.Context) error {
 	}
 }
 
-// dialUntilConnected calls dial until it succeeds, and passes each failure to warn. It returns
-// nil when ctx ends.
-func dialUntilConnected(ctx context.Context, dial func() (net.Conn, error), warn func(error)) net.Conn {
+// watchSocket returns a channel that receives when the runtime's socket may have been created, and a
+// function that ends that. The channel receives nothing where the directory cannot be watched.
+func (p *Plugin) watchSocket(socket string) (created <-chan struct{}, stop func()) {
+	if p.opts.Inherited {
+		return nil, func() {}
+	}
+	host := hostfs.Host() // the plugin connects in its own file system
+	watcher, err := fswatch.New(host, fswatch.Options{})
+	if err != nil {
+		p.log.Debugf("watch the runtime's socket: %v", err)
+		return nil, func() {}
+	}
+	events := make(chan struct{}, 1)
+	notify := func(string) {
+		select {
+		case events <- struct{}{}:
+		default:
+		}
+	}
+	if _, err := watcher.Add(host.Canonical(path.Dir(socket)), path.Base(socket), 0, notify); err != nil {
+		p.log.Debugf("watch the runtime's socket: %v", err)
+	}
+	return events, func() { watcher.Close() }
+}
+
+// dialUntilConnected calls dial until it succeeds, and passes each failure to warn. created receives when
+// the socket may have been created. It returns nil when ctx ends.
+func dialUntilConnected(ctx context.Context, dial func() (net.Conn, error), created <-chan struct{}, warn func(error)) net.Conn {
+	quickUntil := time.Now().Add(quickPeriod)
 	for ctx.Err() == nil {
 		conn, err := dial()
 		if err == nil {
 			return conn
 		}
 		warn(err)
-		deadline.Sleep(ctx, connectInterval)
+		interval := idleInterval
+		if time.Now().Before(quickUntil) {
+			interval = connectInterval
+		}
+		select {
+		case <-ctx.Done():
+		case <-created:
+			quickUntil = time.Now().Add(quickPeriod)
+		case <-time.After(interval):
+		}
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -16,18 +17,20 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// The plugin connects within connectInterval after the runtime returns, however long the runtime was
-// down. The test uses the clock of synctest.
+// The plugin connects within connectInterval after the runtime listens, however long the runtime was
+// down. The runtime creates its socket before it listens. The test uses the clock of synctest.
 func TestConnectionFollowsRuntimeAtOnce(t *testing.T) {
 	for _, away := range []time.Duration{time.Millisecond, 3*time.Second + 7*time.Millisecond, time.Hour + 3*time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {
 			listens := time.Now().Add(away)
+			created := make(chan struct{}, 1)
+			time.AfterFunc(away-away/1000, func() { created <- struct{}{} })
 			conn := dialUntilConnected(t.Context(), func() (net.Conn, error) {
 				if time.Now().Before(listens) {
 					return nil, errors.New("connection refused")
 				}
 				return &net.UnixConn{}, nil
-			}, func(error) {})
+			}, created, func(error) {})
 			if late := time.Since(listens); conn == nil || late > connectInterval {
 				t.Errorf("away for %v: connected %v later, want within %v", away, late, connectInterval)
 			}
@@ -46,10 +49,56 @@ func TestConnectionAttemptsEndWithContext(t *testing.T) {
 			cancel()
 		}
 		return nil, errors.New("no such file or directory")
-	}, func(error) {})
+	}, nil, func(error) {})
 	if conn != nil || attempts != 3 {
 		t.Errorf("got %v after %d attempts", conn, attempts)
 	}
+}
+
+// A node without a runtime has few attempts after the first minute, and connects a second after a runtime
+// whose socket's directory cannot be watched.
+func TestConnectionAttemptsBecomeFew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began, attempts := time.Now(), 0
+		conn := dialUntilConnected(t.Context(), func() (net.Conn, error) {
+			if time.Since(began) > quickPeriod {
+				attempts++
+			}
+			if time.Since(began) > time.Hour {
+				return &net.UnixConn{}, nil
+			}
+			return nil, errors.New("no such file or directory")
+		}, nil, func(error) {})
+		if late := time.Since(began) - time.Hour; conn == nil || late > idleInterval || attempts > 3600 {
+			t.Errorf("connected %v after an hour, with %d attempts after the first minute", late, attempts)
+		}
+	})
+}
+
+// The directory of the runtime's socket need not exist when the plugin starts.
+func TestRuntimesSocketIsWatched(t *testing.T) {
+	dir := t.TempDir()
+	p := &Plugin{log: logrus.NewEntry(logrus.New())}
+	created, stop := p.watchSocket(dir + "/nri/nri.sock")
+	defer stop()
+	await := func(what string) {
+		t.Helper()
+		select {
+		case <-created:
+		case <-time.After(10 * time.Second):
+			t.Fatalf("no event after %s was created", what)
+		}
+	}
+	if err := os.Mkdir(dir+"/nri", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	await("the directory")
+	listener, err := net.Listen("unix", dir+"/nri/nri.sock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	await("the socket")
 }
 
 // Without NRI there is a log line a minute, with a hint, and not one for each attempt. Another
