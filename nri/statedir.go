@@ -201,12 +201,16 @@ func (p *Plugin) storeFault(cfg *config.Config) error {
 type stagingEvents struct{ p *Plugin }
 
 func (e stagingEvents) Rebound(r staging.Rebound) {
-	e.p.counters.Rebinds.Add(1)
+	message := "the host created the socket; bound it in the containers"
+	if r.Again > 0 {
+		message = "the host re-created the socket; rebound it in the containers"
+		e.p.counters.Rebinds.Add(1)
+	}
 	if r.Throttled {
 		return
 	}
 	e.p.log.WithField("socket", r.Socket).WithField("containers", r.Containers).WithField("took", r.Took.String()).
-		Info("the host re-created the socket; rebound it in the containers")
+		Info(message)
 }
 
 func (e stagingEvents) Failed(err error) {

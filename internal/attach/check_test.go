@@ -49,3 +49,24 @@ func TestCheckReportsPortOnNoBridge(t *testing.T) {
 		t.Errorf("found %v", err)
 	}
 }
+
+// A vswitch has its rate in kilobits a second.
+func TestCheckReportsChangedRate(t *testing.T) {
+	s := &onePortSwitch{}
+	a := newPortRequest(t, s)
+	a.Port.Rate = 1_000_500
+	if err := a.Add(t.Context(), noAddresses, func(*deviceinfo.Info) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	for rate, changed := range map[uint64]bool{1_001_000: false, 5_000_000: true, 0: true} {
+		s.port.Rate = rate
+		r, err := a.ReadRecord()
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = a.Check(t.Context(), r, func(*deviceinfo.Info, []string) error { return nil })
+		if (err != nil) != changed || changed && !strings.Contains(AsError(err).Details, "rate of port") {
+			t.Errorf("rate %d: %v", rate, err)
+		}
+	}
+}

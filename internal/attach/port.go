@@ -392,6 +392,7 @@ func (t *Attachment) checkRecordedPort(ctx context.Context, r *cnirecord.Record)
 		{"mtu", have.MTU, want.MTU, have.MTU != 0 && want.MTU != 0},
 		{"vlan", have.VLAN, want.VLAN, true},
 		{"queues", have.Queues, want.Queues, have.Queues != 0 && want.Queues != 0},
+		{"rate", wholeKilobits(have.Rate), wholeKilobits(want.Rate), want.Rate != 0},
 	} {
 		if f.reported && f.have != f.want {
 			return Changed("port", "%s of port %s of vswitch %q is %v, want %v", f.key, want.Name, r.Switch, f.have, f.want)
@@ -399,6 +400,9 @@ func (t *Attachment) checkRecordedPort(ctx context.Context, r *cnirecord.Record)
 	}
 	return nil
 }
+
+// wholeKilobits rounds a rate up to a number of kilobits a second, as vswitches do.
+func wholeKilobits(rate uint64) uint64 { return rate/1000*1000 + min(rate%1000, 1)*1000 }
 
 // checkSwitch checks that the network's vswitch answers, and returns the file that configures it. If it does not answer
 // and the network has ports on it, existing containers are cut off, too.

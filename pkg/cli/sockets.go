@@ -17,10 +17,10 @@ const socketsLong = `sockets lists the sockets of running containers: where each
 the host, since when, how often it was bound again after the host had re-created it
 (since jackfield-nri started), and how many peers are connected.
 
-STATE is "bound" while the container has the host's present socket, "removed" while
-the host has none, "outdated" where the host has another one, "awaited" before the
-first one, and "directory" for a directory in which the application creates its
-sockets. PEERS is "?" where no process that this command sees listens: it sees only
+STATE is "bound" while the container has the host's present socket, "refusing" while
+no process listens on that, "removed" while the host has none, "outdated" where the
+host has another one, "awaited" before the first one, and "directory" for a directory
+in which the application creates its sockets. PEERS is "?" where no process that this command sees listens: it sees only
 its own network namespace, which in a pod is not that of the host.
 
 POD is NAMESPACE/NAME, or NAME; CONTAINER is a container's name, or an ID or its

@@ -67,7 +67,7 @@ func stateColor(state string) string {
 	switch state {
 	case "ERROR", "refused", "failed":
 		return red
-	case "warning", "unknown", "skipped", "not checked", "awaited", "removed", "outdated":
+	case "warning", "unknown", "skipped", "not checked", "awaited", "refusing", "removed", "outdated":
 		return yellow
 	case "ok", "fixed", "injected", "bound":
 		return green

@@ -3,12 +3,14 @@
 package staging
 
 import (
+	"errors"
 	"path/filepath"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/internal/claims"
+	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
 // SocketState compares what a container has at a socket's place with what the host has.
@@ -16,6 +18,7 @@ type SocketState string
 
 const (
 	SocketBound     SocketState = "bound"     // the container has the host's present socket
+	SocketRefusing  SocketState = "refusing"  // as SocketBound, and no process listens on it
 	SocketRemoved   SocketState = "removed"   // the host has none: the container keeps the last one
 	SocketOutdated  SocketState = "outdated"  // the host has another one
 	SocketAwaited   SocketState = "awaited"   // the container has none yet
@@ -29,9 +32,9 @@ type PlacedSocket struct {
 	At          string // in the staging directory
 	HostPath    string
 	State       SocketState
-	Rebinds     int             // since the store tracks the container
+	Rebinds     int             // in place of an earlier socket, since the store tracks the container
 	Identity    claims.Identity // of the socket that the container has; zero for none
-	// Since is when the container got it, by the times of its record and of the socket. They outlive the process.
+	// Since is when the container got it, by the times of its place and of the socket. They outlive the process.
 	Since time.Time
 }
 
@@ -55,11 +58,13 @@ func (s *Store) Sockets() []PlacedSocket {
 	s.mu.Unlock()
 	for i := range all {
 		p := &all[i]
-		p.Since = modTime(s.recordFile(p.SandboxID, p.ContainerID))
 		if p.State == SocketDirectory {
+			p.Since = modTime(s.recordFile(p.SandboxID, p.ContainerID))
 			continue
 		}
 		place := filepath.Join(s.containersDir(), p.ContainerID, p.At)
+		// The record is written again with each network that comes or goes. The directory of the place is not.
+		p.Since = modTime(filepath.Dir(place))
 		bound, ok := boundSocket(place)
 		if !ok {
 			p.State, p.Since = SocketAwaited, time.Time{}
@@ -73,9 +78,29 @@ func (s *Store) Sockets() []PlacedSocket {
 			p.State = SocketRemoved
 		} else if present != bound {
 			p.State = SocketOutdated
+		} else if !isServed(place) {
+			p.State = SocketRefusing
 		}
 	}
 	return all
+}
+
+// isServed reports whether a process may listen on a socket. It connects a datagram socket: where another kind listens,
+// the kernel refuses the wrong type before the listener sees anything.
+func isServed(path string) bool {
+	file, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return true
+	}
+	defer unix.Close(file)
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return true
+	}
+	defer unix.Close(fd)
+	// By descriptor: the path can be longer than a socket's address.
+	err = unix.Connect(fd, &unix.SockaddrUnix{Name: hostfs.DescriptorPath(file)})
+	return !errors.Is(err, unix.ECONNREFUSED)
 }
 
 // modTime returns when a file was written, a directory was changed or a socket was created. It is zero

@@ -20,7 +20,8 @@ import (
 // Rebound is a socket that was re-created and rebound.
 type Rebound struct {
 	Socket     string        // host path
-	Containers int           // in how many it was rebound
+	Containers int           // in how many it was bound
+	Again      int           // in how many of them in place of an earlier socket
 	Took       time.Duration // from the watcher's event to the last container
 	// Throttled means that the socket caused log lines a moment ago: count it, and do not log
 	// it.
@@ -37,11 +38,11 @@ func (s *Store) onSocketEvent(src *hostSocket) {
 		}
 	}()
 	began := time.Now()
-	n, tenant, err := s.rebind(src)
+	bound, tenant, err := s.rebind(src)
 	failed := err != nil && !errdefs.IsNotFound(err)
 	s.mu.Lock()
 	s.updateWatcher(src, tenant)
-	if !failed && n == 0 {
+	if !failed && bound.containers == 0 {
 		s.mu.Unlock()
 		return
 	}
@@ -50,14 +51,18 @@ func (s *Store) onSocketEvent(src *hostSocket) {
 	if failed && !suppress {
 		s.reportFailure(withSuppressed(fmt.Errorf("rebind socket %q: %w", src.socket.hostPath(), err), suppressed))
 	}
-	if n > 0 && s.opts.Events != nil {
-		s.opts.Events.Rebound(Rebound{Socket: src.socket.hostPath(), Containers: n, Took: time.Since(began), Throttled: suppress})
+	if bound.containers > 0 && s.opts.Events != nil {
+		s.opts.Events.Rebound(Rebound{Socket: src.socket.hostPath(), Containers: bound.containers, Again: bound.again,
+			Took: time.Since(began), Throttled: suppress})
 	}
 }
 
-// rebind binds a socket in every container that has an older one at its place. It returns in
+// bindings counts the containers in which a socket was bound, and those of them that had an earlier one.
+type bindings struct{ containers, again int }
+
+// rebind binds a socket in every container that has none or an older one at its place. It returns in
 // how many, and whether a tenant can write a directory on the way to the socket.
-func (s *Store) rebind(src *hostSocket) (n int, tenant bool, err error) {
+func (s *Store) rebind(src *hostSocket) (bound bindings, tenant bool, err error) {
 	src.checking.Lock()
 	defer src.checking.Unlock()
 	// Without the store's lock: the host's file systems may be slow.
@@ -65,22 +70,22 @@ func (s *Store) rebind(src *hostSocket) (n int, tenant bool, err error) {
 	claimants := s.claims.Claimants(src.socket.hostPath())
 	tenant = claimants.HasAny()
 	if err != nil {
-		return 0, tenant, err
+		return bindings{}, tenant, err
 	}
 	defer unix.Close(fd)
 	err = s.locked(func() (err error) {
-		n, err = s.rebindAll(src, fd, claimants)
+		bound, err = s.rebindAll(src, fd, claimants)
 		return err
 	})
 	if err != nil && isUnlinked(fd) {
 		// The watcher reports the next socket.
 		err = errdefs.ErrNotFound.WithMessage(fmt.Sprintf("%q was removed meanwhile", src.socket.hostPath()))
 	}
-	return n, tenant, err
+	return bound, tenant, err
 }
 
 // rebindAll binds the socket of a descriptor in all its containers. The lock is held.
-func (s *Store) rebindAll(src *hostSocket, fd int, claimants claims.Claimants) (int, error) {
+func (s *Store) rebindAll(src *hostSocket, fd int, claimants claims.Claimants) (bindings, error) {
 	var errs []error
 	var places []bindPlace
 	var rights []rightsRequest
@@ -113,9 +118,19 @@ func (s *Store) rebindAll(src *hostSocket, fd int, claimants claims.Claimants) (
 	if len(rights) > 0 {
 		errs = append(errs, s.grantToAll(&src.socket, fd, rights))
 	}
-	rebound, err := replaceMounts(fd, places)
-	for id := range rebound {
-		src.containers[id].rebinds[src.socket.hostPath()]++
+	had := make(map[string]bool) // containers with an earlier socket
+	for _, p := range places {
+		if _, ok := boundSocket(p.target); ok {
+			had[p.container] = true
+		}
 	}
-	return len(rebound), errors.Join(append(errs, err)...)
+	rebound, err := replaceMounts(fd, places)
+	bound := bindings{containers: len(rebound)}
+	for id := range rebound {
+		if had[id] {
+			bound.again++
+			src.containers[id].rebinds[src.socket.hostPath()]++
+		}
+	}
+	return bound, errors.Join(append(errs, err)...)
 }

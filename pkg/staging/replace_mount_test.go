@@ -191,8 +191,8 @@ func TestUnlinkedSocketIsNotBound(t *testing.T) {
 	src := n.sockets["/run/vsw/p1/a.sock"]
 	k, err := n.rebindAll(src, fd, n.claims.Claimants(src.socket.hostPath()))
 	n.Store.mu.Unlock()
-	if k != 0 || err == nil {
-		t.Errorf("bound %d sockets, error %v", k, err)
+	if k.containers != 0 || err == nil {
+		t.Errorf("bound %+v, error %v", k, err)
 	}
 	for _, at := range targets {
 		if got, err := readSocket(at); got != "second" {
