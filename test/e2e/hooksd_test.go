@@ -60,7 +60,7 @@ func TestHooksDirUnderContainerd(t *testing.T) {
 		h.WriteFile("/run/hd/etc/05-bad.json", "{\n \"version\": \"1.0.0\",\n \"hook\": {\"path\": 7}\n}")
 		plugin := h.StartPlugin(node.PluginOptions{Config: hooksConfig})
 		for _, want := range []string{
-			"/run/hd/etc/05-bad.json:3:19: hook.path: found a JSON number: want a string",
+			"/run/hd/etc/05-bad.json:3:19: hook.path: found a number: must be a string",
 			"/run/hd/etc/50-gone.json:1:39: hook.path: found",
 		} {
 			plugin.WaitLog(0, want)

@@ -221,7 +221,10 @@ func (s *soak) pod(ctx context.Context, i int) (err error) {
 	defer func() {
 		err = errors.Join(err, s.call(func() error { return pod.Remove(context.WithoutCancel(ctx)) }))
 		for iface := range w.info {
-			err = errors.Join(err, os.Remove(fireFile(pod, iface)))
+			// The plugin removes what a removed sandbox has left.
+			if e := os.Remove(fireFile(pod, iface)); !errors.Is(e, os.ErrNotExist) {
+				err = errors.Join(err, e)
+			}
 		}
 		if w.file != "" {
 			err = errors.Join(err, os.Remove(w.file))
