@@ -16,6 +16,9 @@ import (
 // maxLinks bounds the symlinks in a path, as the kernel does.
 const maxLinks = 40
 
+// programParents is the rule for directories on a program's path.
+var programParents = Options{UnmappedOwner: true, StickyGroup: true}
+
 // CheckProgram returns why root must not run a program: others can replace or change it.
 func CheckProgram(host hostfs.Root, file string) error {
 	st, err := host.Stat(file)
@@ -53,7 +56,7 @@ func CheckParents(host hostfs.Root, file string) error {
 		if st.Mode&unix.S_IFMT != unix.S_IFDIR {
 			return nil // the file itself
 		}
-		if fault := Check(at, &st, parents); fault != nil {
+		if fault := Check(at, &st, programParents); fault != nil {
 			return fault
 		}
 		if len(rest) == 0 {

@@ -30,6 +30,9 @@ type Options struct {
 	// Sticky accepts a directory that others can write if its sticky bit keeps them from replacing
 	// each other's files. The caller checks the owner of the file in it.
 	Sticky bool
+	// StickyGroup is Sticky for directories that a group can write, and not everybody. It is for programs, which run
+	// some time after the check: everybody could create one that is missing for a moment, as during an update.
+	StickyGroup bool
 }
 
 // Error says why a file or directory is not trusted. It is errdefs.ErrPermissionDenied.
@@ -61,7 +64,8 @@ func Check(path string, st *unix.Stat_t, opts Options) *Error {
 	if opts.AnyGroup || st.Gid == 0 || int(st.Gid) == os.Getegid() {
 		writable &= 0o002
 	}
-	if st.Mode&unix.S_IFMT == unix.S_IFDIR && perm&unix.S_ISVTX != 0 && opts.Sticky {
+	isSticky := st.Mode&unix.S_IFMT == unix.S_IFDIR && perm&unix.S_ISVTX != 0
+	if isSticky && (opts.Sticky || opts.StickyGroup && writable&0o002 == 0) {
 		writable = 0
 	}
 	if writable != 0 && !opts.AnyMode {
