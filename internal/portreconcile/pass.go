@@ -31,7 +31,7 @@ type knownPort struct{ requested, found vswitch.Port }
 // failure is an error about a port. Without a name it is about the switch or the records.
 type failure struct{ port, text string }
 
-// switchState is the work on one switch. The goroutine of run alone uses known, orphans and failures.
+// switchState is the work on one switch. The goroutine of run alone uses known, orphans, responded and failures.
 type switchState struct {
 	name    string
 	driver  vswitch.Watcher
@@ -39,6 +39,8 @@ type switchState struct {
 	wake    chan struct{}
 	known   map[attachment]knownPort
 	orphans map[attachment]time.Time // since when
+	// responded is when the switch last responded, zero for a driver that is no vswitch.Responder.
+	responded time.Time
 	// failures are those of the last pass. Only a new one is reported.
 	failures map[failure]bool
 
@@ -91,6 +93,10 @@ func (s *switchState) pass(ctx context.Context) (again time.Duration) {
 		s.fail(p, vswitch.Port{}, err)
 		return
 	}
+	if err := s.checkResponding(ctx); err != nil {
+		s.fail(p, vswitch.Port{}, err)
+		return
+	}
 	p.answering = true
 	store, err := cnirecord.Find(s.options.Host, s.options.StateDir)
 	if err != nil {
@@ -114,6 +120,21 @@ func (s *switchState) pass(ctx context.Context) (again time.Duration) {
 		s.removeOrphans(ctx, found, recorded, sandboxes, p)
 	}
 	return
+}
+
+// checkResponding checks a switch of which the list does not show that it works.
+func (s *switchState) checkResponding(ctx context.Context) error {
+	responder, ok := s.driver.(vswitch.Responder)
+	if !ok || time.Since(s.responded) < respondInterval {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	err := responder.CheckResponding(ctx)
+	if err == nil {
+		s.responded = time.Now()
+	}
+	return err
 }
 
 // passResult is what one pass found.

@@ -18,6 +18,9 @@ const (
 	// passInterval is the longest time between two passes. Switches have no event for some changes, and a switch that
 	// hangs has none. With listTimeout it is less than a minute.
 	passInterval = 45 * time.Second
+	// respondInterval is the shortest time between two checks whether a vswitch.Responder responds. A check makes work
+	// for the switch, and pods that start and stop cause many passes.
+	respondInterval = 10 * time.Second
 	// retryTime is the time after which a pass with failures is repeated.
 	retryTime = 5 * time.Second
 	// orphanTime is how long a port must be without record and sandbox before it is removed. It is longer

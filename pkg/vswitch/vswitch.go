@@ -101,6 +101,13 @@ func RemovePort(ctx context.Context, d Driver, port Port) error {
 	return d.Remove(ctx, port.Owner)
 }
 
+// Responder is a Driver of which List does not show that the switch works, because another process answers it.
+type Responder interface {
+	Driver
+	// CheckResponding returns an error where the switch does not work on changes. The error is an *UnavailableError.
+	CheckResponding(ctx context.Context) error
+}
+
 // SessionOpener is a Driver that can serve many calls on one connection to its switch.
 type SessionOpener interface {
 	// OpenSession returns a Driver with one connection, and a function that closes it. The connection ends with ctx.

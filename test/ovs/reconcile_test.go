@@ -12,6 +12,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -227,4 +228,24 @@ func TestReconcilerAndCNIWorkTogether(t *testing.T) {
 	if got := ports(s); len(got) != 0 {
 		t.Errorf("left behind: %q", got)
 	}
+}
+
+// The database's server answers while ovs-vswitchd hangs. Nothing happens on the node meanwhile.
+func TestHungSwitchIsReported(t *testing.T) {
+	s := Start(t)
+	n := newNode(t, s, 1)
+	n.allBack(1)
+	s.SignalSwitch(syscall.SIGSTOP)
+	began := time.Now()
+	eventually(t, func() error {
+		if found := n.reconciler.Status()["ovs0"]; found.Answering || !strings.Contains(found.Error, "ovs-vswitchd has not processed the change") {
+			return fmt.Errorf("found %+v, want a switch that does not answer", found)
+		}
+		return nil
+	})
+	if took := time.Since(began); took > 70*time.Second {
+		t.Errorf("noticed after %v, want about a minute", took)
+	}
+	s.SignalSwitch(syscall.SIGCONT)
+	n.allBack(1)
 }

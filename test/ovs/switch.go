@@ -206,6 +206,14 @@ func (s *Switch) SignalDatabase(sig os.Signal) {
 	}
 }
 
+// SignalSwitch sends ovs-vswitchd a signal.
+func (s *Switch) SignalSwitch(sig os.Signal) {
+	s.tb.Helper()
+	if err := s.daemon.Process.Signal(sig); err != nil {
+		s.tb.Fatal(err)
+	}
+}
+
 func kill(cmd **exec.Cmd) {
 	if *cmd != nil {
 		_ = (*cmd).Process.Kill()

@@ -113,45 +113,82 @@ func (d *Driver) clearSocketPath(s *state, port vswitch.Port) error {
 
 // commit makes the changes and returns when the port is usable.
 func (d *Driver) commit(ctx context.Context, c *connection, port vswitch.Port, operations []operation) error {
-	operations = append(operations,
-		mutateRows("Open_vSwitch", [][3]any{{"next_cfg", "+=", 1}}),
-		selectRows("Open_vSwitch", []string{"next_cfg"}))
-	results, err := c.transact(operations...)
+	number, err := requestProcessing(c, operations...)
 	if isTimeout(err) {
 		return errChangedMeanwhile // by the first operation, which waits for the state that was read
 	}
 	if err != nil {
 		return err
 	}
+	return d.waitUsable(ctx, c, port, number)
+}
+
+// requestProcessing makes the changes, and returns the number of the configuration that has them.
+func requestProcessing(c *connection, operations ...operation) (number int64, err error) {
+	results, err := c.transact(append(operations,
+		mutateRows("Open_vSwitch", [][3]any{{"next_cfg", "+=", 1}}),
+		selectRows("Open_vSwitch", []string{"next_cfg"}))...)
+	if err != nil {
+		return 0, err
+	}
 	system, err := parseRow[systemRow](results[len(results)-1].Rows)
 	if err == nil && system == nil {
 		err = errEmptyDatabase
 	}
 	if err != nil {
+		return 0, err
+	}
+	return system.NextConfig, nil
+}
+
+// waitProcessed waits until ovs-vswitchd has processed the configuration with that number. It returns the results of
+// the operations that follow.
+func waitProcessed(ctx context.Context, c *connection, number int64, then ...operation) ([]*operationResult, error) {
+	end, _ := ctx.Deadline()
+	// The server's own timeout ends first, so that the connection stays usable.
+	patience := time.Until(end) * 9 / 10
+	wait := operation{"op": "wait", "table": "Open_vSwitch", "timeout": max(patience.Milliseconds(), 0),
+		"where": where(condition{"cur_cfg", ">=", number}), "columns": []string{"cur_cfg"}, "until": "!=", "rows": []any{}}
+	results, err := c.transact(append([]operation{wait}, then...)...)
+	if isTimeout(err) {
+		return nil, fmt.Errorf("ovs-vswitchd has not processed the change within %v; check that it runs", patience.Round(time.Second))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return results[1:], nil
+}
+
+// CheckResponding implements vswitch.Responder. The database's server answers without ovs-vswitchd, too.
+func (d *Driver) CheckResponding(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	c, disconnect, err := d.connect(ctx)
+	if err != nil {
 		return err
 	}
-	return d.waitUsable(ctx, c, port, system.NextConfig)
+	defer disconnect()
+	number, err := requestProcessing(c)
+	if err == nil {
+		_, err = waitProcessed(ctx, c, number)
+	}
+	if err != nil {
+		return d.unavailable(ctx, err)
+	}
+	return nil
 }
 
 // waitUsable waits until ovs-vswitchd has processed the configuration with that number, and returns what it
 // says of the interface.
 func (d *Driver) waitUsable(ctx context.Context, c *connection, port vswitch.Port, number int64) error {
-	end, _ := ctx.Deadline()
-	// The server's own timeout ends first, so that the connection stays usable.
-	patience := time.Until(end) * 9 / 10
-	results, err := c.transact(
-		operation{"op": "wait", "table": "Open_vSwitch", "timeout": max(patience.Milliseconds(), 0), "where": where(condition{"cur_cfg", ">=", number}),
-			"columns": []string{"cur_cfg"}, "until": "!=", "rows": []any{}},
+	results, err := waitProcessed(ctx, c, number,
 		selectRows("Interface", interfaceColumns, condition{"name", "==", port.Name}),
 		selectRows("Open_vSwitch", systemColumns))
-	if isTimeout(err) {
-		return fmt.Errorf("ovs-vswitchd has not processed the change within %v; check that it runs", patience.Round(time.Second))
-	}
 	if err != nil {
 		return err
 	}
-	iface, err1 := parseRow[interfaceRow](results[1].Rows)
-	system, err2 := parseRow[systemRow](results[2].Rows)
+	iface, err1 := parseRow[interfaceRow](results[0].Rows)
+	system, err2 := parseRow[systemRow](results[1].Rows)
 	switch err := cmp.Or(err1, err2); {
 	case err != nil:
 		return err
