@@ -32,7 +32,8 @@ func (s *Store) lockAsDaemon() error {
 		return nil
 	}
 	file := filepath.Join(s.dir, daemonFile)
-	fd, err := unix.Open(file, unix.O_RDWR|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0o600)
+	// A descriptor for writing would keep the file system from being mounted read-only.
+	fd, err := unix.Open(file, unix.O_RDONLY|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return fmt.Errorf("lock state directory: %w", &os.PathError{Op: "open", Path: file, Err: err})
 	}
@@ -40,14 +41,26 @@ func (s *Store) lockAsDaemon() error {
 	if errors.Is(err, unix.EWOULDBLOCK) {
 		err = errdefs.ErrConflict.WithMessage(fmt.Sprintf("process %s is the daemon of state directory %s; stop it first, or set another stateDir", readPID(fd), s.hostDir))
 	} else if err == nil {
-		// The process ID is for messages only.
-		_, err = unix.Pwrite(fd, fmt.Appendf(nil, "%-10d\n", os.Getpid()), 0)
+		err = writePID(file)
 	}
 	if err != nil {
 		unix.Close(fd)
 		return fmt.Errorf("lock state directory: %w", err)
 	}
 	s.daemonLock = fd
+	return nil
+}
+
+// writePID writes this process's ID to the file of a lock that it holds. The ID is for messages only.
+func writePID(file string) error {
+	fd, err := unix.Open(file, unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return &os.PathError{Op: "open", Path: file, Err: err}
+	}
+	defer unix.Close(fd)
+	if _, err := unix.Pwrite(fd, fmt.Appendf(nil, "%-10d\n", os.Getpid()), 0); err != nil {
+		return &os.PathError{Op: "write", Path: file, Err: err}
+	}
 	return nil
 }
 
