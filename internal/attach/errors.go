@@ -99,8 +99,13 @@ func JoinErrors(errs ...error) error {
 	first := AsError(errs[0])
 	details := make([]string, len(errs))
 	for i, err := range errs {
-		e := AsError(err)
-		details[i] = strings.TrimSuffix(e.Msg+": "+e.Details, ": ")
+		details[i] = messageOf(err)
 	}
 	return types.NewError(first.Code, first.Msg, strings.Join(details, "; "))
+}
+
+// messageOf returns the message and the details of an error, which may have none.
+func messageOf(err error) string {
+	e := AsError(err)
+	return strings.TrimSuffix(e.Msg+": "+e.Details, ": ")
 }

@@ -418,7 +418,7 @@ func (t *Attachment) checkSwitch(ctx context.Context) (configFile string, err er
 	if AsError(err).Code == codeLater && cutOff != nil {
 		code, msg = codeLimited, "the plugin is not available, and existing containers have limited connectivity"
 	}
-	details := AsError(err).Msg + ": " + AsError(err).Details
+	details := messageOf(err)
 	if t.loadedFile != "" {
 		details += "; the node's configuration is " + t.loadedFile
 	}

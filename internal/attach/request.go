@@ -137,7 +137,7 @@ func (t *Attachment) checkSocketPath() error {
 			return t.Invalid("device.path", found, "a file name: if the application creates the socket, this plugin creates a directory for it")
 		}
 		if path.Clean(p) != p {
-			return t.Invalid("device.path", found, "a clean path")
+			return t.Invalid("device.path", found, "a path without //, /./, /../ and without / at the end, which is "+diag.Quote(path.Clean(p)))
 		}
 	case deviceinfo.CheckFileName(p) != nil:
 		return t.Invalid("device.path", found, `a file name without "/" that does not start with "."`)

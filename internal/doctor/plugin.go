@@ -13,6 +13,7 @@ import (
 
 	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/internal/status"
+	"github.com/jackfield/jackfield/internal/vswitchdriver"
 )
 
 // checkPlugin reports what the daemon answered.
@@ -133,6 +134,12 @@ func (d *doctor) checkMissed() {
 func (d *doctor) checkVswitches() {
 	if len(d.cfg.Vswitches) == 0 {
 		return
+	}
+	for _, v := range d.cfg.Vswitches {
+		if err := vswitchdriver.CheckProgram(d.Host, v); err != nil {
+			d.report("vswitches", Warning, "install grcli, or correct vswitches."+v.Name+".grcli",
+				"the program %s of vswitch %s cannot run: %v", v.Grcli, diag.Quote(v.Name), err)
+		}
 	}
 	if d.isPodmanOnly() {
 		d.report("vswitches", Note, "", "not checked: jackfield-nri checks the vswitches, and is not running")

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackfield/jackfield/internal/status"
 	"github.com/jackfield/jackfield/pkg/config"
+	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
 // Each state of a vswitch has a finding that names the switch, and a remedy if there is a fault.
@@ -43,5 +44,16 @@ func TestEachVswitchStateHasFindingAndRemedy(t *testing.T) {
 	d := doctor{cfg: &config.Config{}, node: &status.Node{Registered: true}}
 	if d.checkVswitches(); len(d.findings) != 0 {
 		t.Errorf("without vswitches: %+v", d.findings)
+	}
+}
+
+// A missing program of a vswitch is reported whether the plugin runs or not.
+func TestMissingGrcliIsFinding(t *testing.T) {
+	grout := config.Vswitch{Name: "grout0", Type: config.VswitchGrout, Grcli: "/does/not/exist"}
+	d := doctor{cfg: &config.Config{Vswitches: []config.Vswitch{grout}}, Options: Options{Host: hostfs.Host()}}
+	d.checkVswitches()
+	if len(d.findings) != 2 || d.findings[0].Severity != Warning || !strings.Contains(d.findings[0].Found, "no such file") ||
+		!strings.Contains(d.findings[0].Remedy, "vswitches.grout0.grcli") {
+		t.Errorf("found %+v", d.findings)
 	}
 }

@@ -12,10 +12,11 @@ import (
 	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/internal/glob"
 	"github.com/jackfield/jackfield/internal/reserved"
+	"github.com/jackfield/jackfield/internal/vswitchdriver"
 	"github.com/jackfield/jackfield/pkg/config"
 )
 
-// findUnreachableRules warns about socket roots that do not exist, and patterns of rules that can never
+// findUnreachableRules warns about socket roots and programs of vswitches that do not exist, and patterns of rules that can never
 // match.
 func (v *Validator) findUnreachableRules(cfg *config.Config) (found diag.List) {
 	warn := func(field, value, rule string) {
@@ -40,7 +41,12 @@ func (v *Validator) findUnreachableRules(cfg *config.Config) (found diag.List) {
 	}
 	names := slices.Collect(maps.Keys(cfg.Sockets.Named))
 	var ports []string
-	for _, vswitch := range cfg.Vswitches {
+	for i, vswitch := range cfg.Vswitches {
+		if v.checkHost {
+			if err := vswitchdriver.CheckProgram(v.host, vswitch); err != nil {
+				warn(fmt.Sprintf("vswitches[%d].grcli", i), vswitch.Grcli, err.Error()+": install grcli, or correct the key")
+			}
+		}
 		for _, bridge := range append([]string{""}, vswitch.Bridges...) { // "" for a port on no bridge
 			ports = append(ports, vswitch.Name+"/"+bridge)
 		}

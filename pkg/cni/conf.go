@@ -314,8 +314,11 @@ func (c *conf) readDir(v value) error {
 	if err != nil || dir == "" {
 		return err
 	}
-	if hostfs.CheckPath(dir) != nil || path.Clean(dir) != dir {
-		return c.invalidValue(v, "a clean absolute path")
+	if hostfs.CheckPath(dir) != nil {
+		return c.invalidValue(v, "an absolute path")
+	}
+	if path.Clean(dir) != dir {
+		return c.invalidValue(v, "a path without //, /./, /../ and without / at the end, which is "+diag.Quote(path.Clean(dir)))
 	}
 	if reserved.IsShared(dir) || reserved.Tree(dir) != "" {
 		return c.invalidValue(v, "a directory of its own, not one of the system")

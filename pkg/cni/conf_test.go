@@ -118,6 +118,7 @@ func TestConfigurationErrorsHavePlaceAndSuggestion(t *testing.T) {
    "mode": "client", "path": "a/b"}}`: `line 4, column 30: device.path: found "a/b"`,
 		`"device": {"type": "vhost-user", "mode": "server"}, "socketdirs": "/x"}`:       `line 3, column 68: neither the CNI specification, its runtimes, Multus nor this plugin defines it; did you mean socketDir?`,
 		`"device": {"type": "vhost-user", "modus": "server"}}`:                          `line 3, column 44: device-info of type vhost-user has mode, path; did you mean mode?`,
+		`"device": {"type": "vhost-user", "mode": "server"}, "socketDir": "/run/vsw/"}`: `socketDir: found "/run/vsw/", want a path without //, /./, /../ and without / at the end, which is "/run/vsw"`,
 		`"runtimeConfig": {"io.kubernetes.cri.x": 1}}`:                                  `line 3, column 43: this plugin does not know the capability`,
 		`"device": {"type": "vhost-user" "mode": "server"}}`:                            `line 3, column 34: found '"': a comma or } is required`,
 		`"prevResult": {"ips": 1}, "device": {"type": "vhost-user", "mode": "server"}}`: `line 3, column 16: prevResult: 3:24: ips: found a number: must be an array`,
