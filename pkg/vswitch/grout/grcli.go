@@ -16,6 +16,7 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
+	"github.com/jackfield/jackfield/internal/deadline"
 	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/internal/trust"
 	"github.com/jackfield/jackfield/pkg/hostfs"
@@ -27,6 +28,8 @@ const (
 	callTimeout = 10 * time.Second
 	// maxOutput bounds what one run prints; an interface takes some 500 bytes.
 	maxOutput = 4 << 20
+	// grcliPause is between two runs of grcli while grout's listen queue is full.
+	grcliPause = 50 * time.Millisecond
 )
 
 // netInterface is an interface as "grcli -j interface show" prints it.
@@ -59,11 +62,23 @@ func (e *commandError) unavailable() bool {
 	return strings.HasPrefix(e.Message, "gr_connect") || e.is(unix.ECONNRESET) || e.is(unix.EPIPE)
 }
 
-// run runs one grcli with several commands, each a line, and returns the lines that it prints. Without keepGoing it
-// stops at the first command that fails. failed has the errors of commands.
+// run runs grcli with several commands, each a line, and returns the lines that it prints. Without keepGoing it
+// stops at the first command that fails. failed has the errors of commands. While grout's listen queue is full, run
+// waits: grcli fails then before its first command.
 func (d *Driver) run(ctx context.Context, keepGoing bool, commands ...string) (lines [][]byte, failed []*commandError, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
+	for {
+		lines, failed, err = d.runOnce(ctx, keepGoing, commands...)
+		if !errors.Is(err, unix.EAGAIN) || ctx.Err() != nil {
+			return lines, failed, err
+		}
+		deadline.Sleep(ctx, grcliPause)
+	}
+}
+
+// runOnce runs one grcli. The error is an EAGAIN where grout's listen queue is full.
+func (d *Driver) runOnce(ctx context.Context, keepGoing bool, commands ...string) (lines [][]byte, failed []*commandError, err error) {
 	args := []string{"-s", d.Socket(), "-j"}
 	if !keepGoing {
 		args = append(args, "-e")
@@ -83,6 +98,8 @@ func (d *Driver) run(ctx context.Context, keepGoing bool, commands ...string) (l
 		return nil, nil, d.unavailable("grcli timed out")
 	case stdout.overflow || stderr.overflow:
 		return nil, nil, d.unavailable("grcli prints more than %d bytes", maxOutput)
+	case len(failed) > 0 && failed[0].unavailable() && failed[0].is(unix.EAGAIN):
+		return nil, nil, d.unavailable("grcli: connect: %w", unix.EAGAIN)
 	case len(failed) > 0 && failed[0].unavailable():
 		why := failed[0].Error()
 		if !failed[0].is(unix.ENOENT) && !failed[0].is(unix.ECONNREFUSED) && !failed[0].is(unix.ECONNRESET) {

@@ -22,14 +22,16 @@ import (
 
 var owner = vswitch.Owner{ContainerID: strings.Repeat("a", 64), Interface: "net1"}
 
-// newDriver returns a driver whose grcli is a shell script.
+// newDriver returns a driver whose grcli is a shell script. It is found in PATH: a program at a path must be in
+// directories that only root can write, which the test's own is not.
 func newDriver(t *testing.T, script string) *Driver {
 	t.Helper()
 	grcli := filepath.Join(t.TempDir(), "grcli")
+	t.Setenv("PATH", filepath.Dir(grcli)+":"+os.Getenv("PATH"))
 	if err := os.WriteFile(grcli, []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	return &Driver{Switch: vswitch.Switch{Name: "grout0", Endpoint: "/run/grout.sock"}, Grcli: grcli}
+	return &Driver{Switch: vswitch.Switch{Name: "grout0", Endpoint: "/run/grout.sock"}, Grcli: "grcli"}
 }
 
 func TestBrokenGrcliIsAnError(t *testing.T) {
@@ -75,6 +77,22 @@ func TestHangingGrcliIsKilledWithItsChildren(t *testing.T) {
 	time.Sleep(1500 * time.Millisecond)
 	if _, err := os.Stat(dir + "/alive"); err == nil {
 		t.Error("a child of grcli goes on after the deadline")
+	}
+}
+
+// grcli connects once, and fails where grout's listen queue is full.
+func TestFullListenQueueIsWaitedFor(t *testing.T) {
+	tried := filepath.Join(t.TempDir(), "tried")
+	const full = `echo '{"error":"gr_connect: Resource temporarily unavailable","errno":11}' >&2; exit 1`
+	d := newDriver(t, `[ -e `+tried+` ] && exit 0; touch `+tried+`; `+full)
+	if err := d.Remove(t.Context(), owner); err != nil {
+		t.Errorf("Remove while the queue is full for a moment: %v", err)
+	}
+	d = newDriver(t, full)
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if err := d.Remove(ctx, owner); !errors.Is(err, errdefs.ErrUnavailable) || ctx.Err() == nil || strings.Contains(err.Error(), "same version") {
+		t.Errorf("Remove while the queue stays full: %v, context: %v", err, ctx.Err())
 	}
 }
 
