@@ -3,6 +3,7 @@
 package staging
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -324,5 +325,52 @@ func TestMaskedACLEntryOfAdministratorIsRestored(t *testing.T) {
 	must(t, n.RemoveSandbox("s1"))
 	if canWrite(t, 1234, 4321, path) {
 		t.Error("the user still has access to the socket")
+	}
+}
+
+// An update whose record cannot be written revokes the access that it granted.
+func TestUpdateWithoutRecordLeavesNoAccess(t *testing.T) {
+	n, path := newRightsNode(t, "p/a.sock")
+	before := accessOf(t, path)
+	// The sandbox has a socket already, so that only the record of the container is written.
+	n.listen("run/vsw/p/b.sock", "host")
+	must(t, n.Prepare(newContainer("c1", "s1", "p/b.sock")))
+	dir := n.sandboxesDir()
+	must(t, unix.Mount(dir, dir, "", unix.MS_BIND, ""))
+	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+	must(t, unix.Mount("", dir, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, ""))
+	if _, err := n.Update(newContainerOf("c1", "s1", "p/a.sock", ByACL, 1234, 4321)); !errors.Is(err, unix.EROFS) {
+		t.Errorf("the update without a record: %v", err)
+	}
+	if after := accessOf(t, path); after != before {
+		t.Errorf("access is %s, was %s before", after, before)
+	}
+	n.wantNoRightsRecords()
+}
+
+// No container is granted access without a record, because removal would not revoke the access.
+func TestNoAccessWithoutRecord(t *testing.T) {
+	n, path := newRightsNode(t, "p/a.sock")
+	before := accessOf(t, path)
+	k := newContainerOf("c1", "s1", "p/a.sock", ByACL, 1234, 4321).Sockets[0]
+	fd, err := unix.Open(path, unix.O_PATH, 0)
+	must(t, err)
+	defer unix.Close(fd)
+	if err := n.grantAccess("s1", "c1", &k, fd); !errdefs.IsNotFound(err) {
+		t.Errorf("grant to a container without a record: %v", err)
+	}
+	if after := accessOf(t, path); after != before {
+		t.Errorf("access is %s, was %s before", after, before)
+	}
+}
+
+// A file that cannot be replaced is not reported as changed.
+func TestUpdateWithoutFileIsNoChange(t *testing.T) {
+	n := newNode(t)
+	must(t, n.Prepare(Container{ID: "c1", SandboxID: "s1"}))
+	must(t, os.MkdirAll(filepath.Join(n.containersDir(), "c1", "devices.json", "full"), 0o700))
+	c := Container{ID: "c1", SandboxID: "s1", Files: []File{{Name: "devices.json", Data: []byte("{}")}}}
+	if change, err := n.Update(c); err == nil || !change.Empty() {
+		t.Errorf("the update reports %+v, %v", change, err)
 	}
 }

@@ -164,21 +164,28 @@ func (u *update) apply() error {
 	both.Sockets = slices.Concat(u.was.Sockets, u.now.Sockets)
 	both.SocketDirs = slices.Concat(u.was.SocketDirs, u.now.SocketDirs)
 	if err := s.rewriteRecord(&both); err != nil {
+		u.dropNew()
 		return err
 	}
 	dir := filepath.Join(s.containersDir(), id)
 	if err := s.makeDirs(&u.now.Container, u.was.Dirs); err != nil {
+		u.dropNew()
 		return err
 	}
 	u.mountAdded(dir)
 	s.trackContainer(u.now)
 	u.writeFiles(dir)
-	dropped := u.unmountDropped(dir)
-	if err := s.rewriteRecord(u.now); err != nil {
-		return err
-	}
-	u.dropped, u.droppedBy = dropped, s.recordName(u.now.SandboxID, id)
-	return nil
+	u.dropped, u.droppedBy = u.unmountDropped(dir), s.recordName(u.now.SandboxID, id)
+	return s.rewriteRecord(u.now)
+}
+
+// dropNew schedules the revocation of access to the sockets that only this update adds. Without a
+// record, nothing else revokes this access.
+func (u *update) dropNew() {
+	u.dropped = slices.DeleteFunc(slices.Clone(u.now.Sockets), func(k Socket) bool {
+		return slices.ContainsFunc(u.was.Sockets, func(o Socket) bool { return o.hostPath() == k.hostPath() })
+	})
+	u.droppedBy = u.store.recordName(u.now.SandboxID, u.now.ID)
 }
 
 // mountAdded mounts the new sockets and socket directories. What cannot be mounted stays in the
@@ -220,7 +227,10 @@ func (u *update) writeFiles(dir string) {
 		if have, err := os.ReadFile(filepath.Join(dir, f.Name)); err == nil && bytes.Equal(have, f.Data) {
 			continue
 		}
-		u.errs = append(u.errs, hostfs.ReplaceFile(filepath.Join(dir, f.Name), f.Data, viewFile))
+		if err := hostfs.ReplaceFile(filepath.Join(dir, f.Name), f.Data, viewFile); err != nil {
+			u.errs = append(u.errs, err)
+			continue
+		}
 		u.change.Files = true
 	}
 }
