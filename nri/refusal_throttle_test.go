@@ -18,11 +18,11 @@ func TestRepeatedRefusalsAreReportedOnceAMinute(t *testing.T) {
 		var got []int
 		report := func(n int) { got = append(got, n) }
 		a := refusalKey{"ns", "p", "c", "no rule"}
-		for range 41 { // two minutes
+		for range 18 { // Two minutes. No refusal coincides with a report, because their order would be undefined.
 			throttle.reportThrottled(a, report)
-			time.Sleep(3 * time.Second)
+			time.Sleep(7 * time.Second)
 		}
-		if !slices.Equal(got, []int{0, 20, 20}) && !slices.Equal(got, []int{0, 19, 20}) {
+		if !slices.Equal(got, []int{0, 8, 9}) {
 			t.Errorf("reported %v, want the first and two counts", got)
 		}
 		throttle.reportThrottled(refusalKey{"ns", "p", "c", "another reason"}, report)
@@ -33,8 +33,8 @@ func TestRepeatedRefusalsAreReportedOnceAMinute(t *testing.T) {
 		for _, n := range got {
 			sum += max(n, 1)
 		}
-		if sum != 44 {
-			t.Errorf("reported %v: %d refusals, want 44", got, sum)
+		if sum != 21 {
+			t.Errorf("reported %v: %d refusals, want 21", got, sum)
 		}
 		throttle.reportThrottled(a, report) // during the end of the process
 		if len(throttle.refusals) > 0 {
