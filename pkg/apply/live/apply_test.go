@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -307,5 +308,46 @@ func TestUndeliverableEdits(t *testing.T) {
 	}
 	if strings.Contains(err.Error(), "JACKFIELD") {
 		t.Error(err)
+	}
+}
+
+// A container that shares a directory can replace a new file there at once. The owner of the replacement stays.
+func TestReplacedFileKeepsItsOwner(t *testing.T) {
+	requireRoot(t)
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	for name, link := range map[string]bool{"a file": false, "a symlink": true} {
+		dir := t.TempDir()
+		secret := filepath.Join(dir, "secret")
+		if err := errors.Join(os.WriteFile(secret, []byte("x"), 0o600), os.Chown(dir, 1234, 4321)); err != nil {
+			t.Fatal(err)
+		}
+		root, err := unix.Open(dir, unix.O_PATH, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer unix.Close(root)
+		created := unix.Stat_t{}
+		for _, o := range []*owner{nil, {uid: 1234, gid: 4321}} {
+			fd, err := openOrCreate(root, "/new", o, func(parent int, base string) error {
+				err := unix.Mknodat(parent, base, unix.S_IFCHR|0o600, int(unix.Mkdev(1, 3)))
+				err = errors.Join(err, unix.Fstatat(parent, base, &created, 0), unix.Unlinkat(parent, base, 0))
+				if link {
+					return errors.Join(err, unix.Symlinkat("secret", parent, base))
+				}
+				return errors.Join(err, unix.Linkat(parent, "secret", parent, base, 0))
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			unix.Close(fd)
+			var st unix.Stat_t
+			if err := errors.Join(unix.Stat(secret, &st), os.Remove(filepath.Join(dir, "new"))); err != nil || st.Uid != 0 || st.Gid != 0 {
+				t.Errorf("%s, %+v: the replacement belongs to %d:%d, %v", name, o, st.Uid, st.Gid, err)
+			}
+			if created.Uid != 1234 || created.Gid != 4321 {
+				t.Errorf("%s, %+v: the new node belongs to %d:%d", name, o, created.Uid, created.Gid)
+			}
+		}
 	}
 }

@@ -94,16 +94,14 @@ func typeConflict(name string, st *unix.Stat_t) error {
 func (o *operation) makeNode(root int) error {
 	d := o.node
 	mode, dev := nodeNumbers(d)
-	fd, isNew, err := openOrCreate(root, o.destination, func(parent int, base string) error {
+	belongsTo := &owner{uid: ownerID(d.UID), gid: ownerID(d.GID)}
+	fd, err := openOrCreate(root, o.destination, belongsTo, func(parent int, base string) error {
 		return unix.Mknodat(parent, base, mode, int(dev))
 	})
 	if err != nil {
 		return err
 	}
 	defer unix.Close(fd)
-	if isNew {
-		return unix.Fchownat(fd, "", ownerID(d.UID), ownerID(d.GID), unix.AT_EMPTY_PATH)
-	}
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		return err

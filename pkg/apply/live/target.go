@@ -27,7 +27,7 @@ func openInRoot(root int, name string) (int, error) {
 // creates what is missing, including parent directories.
 func openTarget(root int, name string, dir bool) (int, error) {
 	name = path.Clean("/" + name)
-	fd, _, err := openOrCreate(root, name, func(parent int, base string) error {
+	fd, err := openOrCreate(root, name, nil, func(parent int, base string) error {
 		if dir {
 			return unix.Mkdirat(parent, base, 0o755)
 		}
@@ -43,26 +43,27 @@ func openTarget(root int, name string, dir bool) (int, error) {
 	return fd, nil
 }
 
-// openOrCreate opens a path below the container's root. If the path does not exist, it calls create first.
-func openOrCreate(root int, name string, create func(parent int, base string) error) (fd int, isNew bool, err error) {
-	fd, err = openInRoot(root, name)
-	if isNew = errors.Is(err, unix.ENOENT) && name != "/"; isNew {
-		if err := createInRoot(root, name, create); err != nil {
-			return -1, false, err
+// openOrCreate opens a path below the container's root. If the path does not exist, it calls create first. The new file
+// belongs to o, or, if o is nil, to the owner of its directory: in a user namespace that is the container's root.
+func openOrCreate(root int, name string, o *owner, create func(parent int, base string) error) (int, error) {
+	fd, err := openInRoot(root, name)
+	if errors.Is(err, unix.ENOENT) && name != "/" {
+		if err := createInRoot(root, name, o, create); err != nil {
+			return -1, err
 		}
 		fd, err = openInRoot(root, name)
 	}
 	if err != nil {
-		return -1, false, fmt.Errorf("find %q in the container: %w", name, err)
+		return -1, fmt.Errorf("find %q in the container: %w", name, err)
 	}
-	return fd, isNew, nil
+	return fd, nil
 }
 
 // createInRoot calls create for a path that does not exist, or for the path that it leads to as a
 // dangling symlink.
-func createInRoot(root int, name string, create func(parent int, base string) error) error {
+func createInRoot(root int, name string, o *owner, create func(parent int, base string) error) error {
 	for range maxDanglingLinks {
-		to, err := createOrReadLink(root, name, create)
+		to, err := createOrReadLink(root, name, o, create)
 		if err != nil || to == name {
 			return err
 		}
@@ -73,7 +74,7 @@ func createInRoot(root int, name string, create func(parent int, base string) er
 
 // createOrReadLink calls create for a path that does not exist. It returns the path, or, if the path is
 // a dangling symlink, the path that the symlink names.
-func createOrReadLink(root int, name string, create func(parent int, base string) error) (string, error) {
+func createOrReadLink(root int, name string, o *owner, create func(parent int, base string) error) (string, error) {
 	parent, err := openTarget(root, path.Dir(name), true)
 	if err != nil {
 		return "", err
@@ -84,11 +85,10 @@ func createOrReadLink(root int, name string, create func(parent int, base string
 	if err := unix.Fstat(parent, &st); err != nil {
 		return "", fmt.Errorf("create %q in the container: %w", name, err)
 	}
-	err = create(parent, base)
-	if errors.Is(err, unix.EOVERFLOW) {
-		// The file system belongs to a user namespace in which the host's root is not mapped.
-		err = withFSOwner(st.Uid, st.Gid, func() error { return create(parent, base) })
+	if o == nil {
+		o = &owner{uid: int(st.Uid), gid: int(st.Gid)}
 	}
+	err = o.createFiles(func() error { return create(parent, base) })
 	if errors.Is(err, unix.EEXIST) {
 		buf := make([]byte, unix.PathMax)
 		n, err := unix.Readlinkat(parent, base, buf)
@@ -107,31 +107,7 @@ func createOrReadLink(root int, name string, create func(parent int, base string
 	if err != nil {
 		return "", fmt.Errorf("create %q in the container: %w", name, err)
 	}
-	// The new file gets the owner of its directory: in a user namespace that is the container's root.
-	if st.Uid != 0 || st.Gid != 0 {
-		if err := unix.Fchownat(parent, base, int(st.Uid), int(st.Gid), unix.AT_SYMLINK_NOFOLLOW); err != nil {
-			return "", fmt.Errorf("create %q in the container: %w", name, err)
-		}
-	}
 	return name, nil
-}
-
-// withFSOwner calls f with another owner for files that this thread creates.
-func withFSOwner(uid, gid uint32, f func() error) error {
-	// Both calls are per thread, return the old ID, and fail silently.
-	oldGID, err := unix.SetfsgidRetGid(int(gid))
-	if err != nil {
-		return err
-	}
-	oldUID, err := unix.SetfsuidRetUid(int(uid))
-	if err != nil {
-		return err
-	}
-	defer func() {
-		_, _ = unix.SetfsuidRetUid(oldUID)
-		_, _ = unix.SetfsgidRetGid(oldGID)
-	}()
-	return f()
 }
 
 // checkKind refuses to mount a directory on a file, and a file on a directory.
