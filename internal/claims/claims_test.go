@@ -234,3 +234,23 @@ func FuzzNames(f *testing.F) {
 		}
 	})
 }
+
+// No claim is written through a symlink, which could lead to a directory of another user.
+func TestClaimsFollowNoSymlink(t *testing.T) {
+	d := newDir(t)
+	h := Holder{Sandbox: "a", Adapter: NRI}
+	_, _, err := d.ClaimDirectory("/run/vsw/a", h)
+	must(t, err)
+	must(t, os.Rename(d.dir, d.dir+".moved"))
+	must(t, os.Symlink(filepath.Base(d.dir)+".moved", d.dir))
+	unlock, err := d.lockDir(true)
+	if err == nil {
+		unlock()
+	}
+	if !errdefs.IsPermissionDenied(err) {
+		t.Errorf("claims at a symlink are locked: %v", err)
+	}
+	if _, _, err := d.ClaimDirectory("/run/vsw/b", h); !errdefs.IsPermissionDenied(err) {
+		t.Errorf("a claim is written through a symlink: %v", err)
+	}
+}

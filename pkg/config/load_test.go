@@ -92,3 +92,26 @@ func TestLoadChecksOwnerAndMode(t *testing.T) {
 		}
 	}
 }
+
+// Programs that share the daemon's configuration refuse a file of another user, as the daemon does.
+func TestLoadOrCopyRequiresOwner(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give a file to another user")
+	}
+	dir := t.TempDir()
+	host, err := hostfs.New(dir)
+	file := filepath.Join(dir, DefaultPath)
+	err = errors.Join(err, os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte("stateDir: /run/x\n"), 0o644))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := LoadOrCopy(host, DefaultPath); err != nil {
+		t.Errorf("a file of root: %v", err)
+	}
+	if err := os.Chown(file, 12345, -1); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := LoadOrCopy(host, DefaultPath); !errdefs.IsPermissionDenied(err) {
+		t.Errorf("a file of another user: %v", err)
+	}
+}

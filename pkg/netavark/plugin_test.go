@@ -377,3 +377,18 @@ func TestCreateWithoutConfiguration(t *testing.T) {
 		}
 	}
 }
+
+// A configuration file of a user other than root does not choose directories for root.
+func TestConfigurationOfAnotherUserIsRefused(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give a file to another user")
+	}
+	n := newNode(t)
+	if err := os.Chown(filepath.Join(n.dir, "etc/jackfield/config.yaml"), 12345, -1); err != nil {
+		t.Fatal(err)
+	}
+	const network = `{"name": "fast", "driver": "jackfield-netavark", "options": {"type": "vhost-user", "mode": "server"}}`
+	if _, err := n.run(network, "create"); err == nil || !strings.Contains(err.Error(), "uid 12345") {
+		t.Errorf("the configuration is read: %v", err)
+	}
+}
