@@ -16,10 +16,7 @@ import (
 // maxLinks bounds the symlinks in a path, as the kernel does.
 const maxLinks = 40
 
-// programParents is the rule for directories on a program's path.
-var programParents = Options{UnmappedOwner: true, StickyGroup: true}
-
-// CheckProgram returns why root must not run a program: others can replace or change it.
+// CheckProgram returns why root must not run a program now: others can replace or change it.
 func CheckProgram(host hostfs.Root, file string) error {
 	st, err := host.Stat(file)
 	if err != nil {
@@ -28,12 +25,12 @@ func CheckProgram(host hostfs.Root, file string) error {
 	if fault := Check(file, &st, Options{UnmappedOwner: true}); fault != nil {
 		return fault
 	}
-	return CheckParents(host, file)
+	return CheckParents(host, file, parents)
 }
 
 // CheckParents checks each directory on a program's path, also those of its symlinks. A user who can write one can replace
 // the program. The error is an *Error, or the reason why a directory cannot be inspected.
-func CheckParents(host hostfs.Root, file string) error {
+func CheckParents(host hostfs.Root, file string, opts Options) error {
 	at, rest, links := "/", strings.Split(file, "/"), 0
 	for {
 		st, err := host.Lstat(at)
@@ -56,7 +53,7 @@ func CheckParents(host hostfs.Root, file string) error {
 		if st.Mode&unix.S_IFMT != unix.S_IFDIR {
 			return nil // the file itself
 		}
-		if fault := Check(at, &st, programParents); fault != nil {
+		if fault := Check(at, &st, opts); fault != nil {
 			return fault
 		}
 		if len(rest) == 0 {

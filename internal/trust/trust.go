@@ -30,8 +30,8 @@ type Options struct {
 	// Sticky accepts a directory that others can write if its sticky bit keeps them from replacing
 	// each other's files. The caller checks the owner of the file in it.
 	Sticky bool
-	// StickyGroup is Sticky for directories that a group can write, and not everybody. It is for programs, which run
-	// some time after the check: everybody could create one that is missing for a moment, as during an update.
+	// StickyGroup is Sticky for directories that a group can write, and not everybody. It is for programs that run some
+	// time after the check: everybody could create one that is missing for a moment, as during an update.
 	StickyGroup bool
 }
 

@@ -87,7 +87,7 @@ func (r *Registry) checkDirectories(file string) *diag.Diagnostic {
 	if r.files.TrustAnyone {
 		return nil
 	}
-	err := trust.CheckParents(r.files.Host, file)
+	err := trust.CheckParents(r.files.Host, file, trust.Options{UnmappedOwner: true, StickyGroup: true})
 	var fault *trust.Error
 	switch {
 	case err == nil:
