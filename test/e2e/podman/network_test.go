@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/jackfield/jackfield/pkg/vswitch"
 	"github.com/jackfield/jackfield/test/e2e/grout"
 )
@@ -179,13 +181,28 @@ func TestCreateRefusesNetworks(t *testing.T) {
 	}
 }
 
-// While grout is down, a container cannot give its port back. The next container of the node does it.
-func TestLeftoverIsRemoved(t *testing.T) {
+// A grout that is down has forgotten its ports, so a container ends as usual.
+func TestContainerEndsWhileSwitchIsDown(t *testing.T) {
 	h := newHost(t)
 	h.createNetwork("fast", "--opt", "type=vhost-user", "--opt", "mode=server")
 	h.must(append([]string{"run", "-d", "--name", "c", "--network", "fast"}, h.options("sleep 1000", request...)...)...)
 	h.port("c", "eth0")
 	h.grout.Kill()
+	h.must("rm", "--force", "--time", "0", "c")
+	if left, err := os.ReadDir(records); err != nil || len(left) > 0 {
+		t.Errorf("records %v, %v", left, err)
+	}
+	h.grout.Restart()
+	h.checkGone()
+}
+
+// While grout hangs, a container cannot give its port back. The next container of the node does it.
+func TestLeftoverIsRemoved(t *testing.T) {
+	h := newHost(t)
+	h.createNetwork("fast", "--opt", "type=vhost-user", "--opt", "mode=server")
+	h.must(append([]string{"run", "-d", "--name", "c", "--network", "fast"}, h.options("sleep 1000", request...)...)...)
+	h.port("c", "eth0")
+	h.grout.Signal(unix.SIGSTOP)
 	out, _ := h.podman("rm", "--force", "--time", "0", "c")
 	if !strings.Contains(out, "grout0") {
 		t.Errorf("podman rm does not say that grout does not answer: %s", out)
@@ -194,8 +211,7 @@ func TestLeftoverIsRemoved(t *testing.T) {
 	if err != nil || len(left) != 1 {
 		t.Fatalf("records %v, %v, want the one of the port", left, err)
 	}
-	h.grout.Restart()
-	h.grout.Run("interface", "add", "bridge", "br0")
+	h.grout.Signal(unix.SIGCONT)
 	h.must(append([]string{"run", "--rm", "--network", "fast"}, h.options("echo started", request...)...)...)
 	h.checkGone()
 }
