@@ -3,7 +3,6 @@
 package staging
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -19,58 +18,59 @@ import (
 )
 
 const (
-	// daemonFile is locked by the daemon of the state directory, and has its process ID.
-	daemonFile = "daemon.lock"
+	// pidFile has the process ID of the daemon, for messages.
+	pidFile = "daemon.pid"
 	// daemonLockWait is how long a daemon waits for the end of its predecessor.
 	daemonLockWait = 200 * time.Millisecond
 )
 
 // lockAsDaemon takes the lock of Options.Exclusive until Close: two daemons would remove what the other one
-// keeps.
+// keeps. It locks the directory, which needs no write access: a daemon with a read-only state directory runs,
+// and refuses containers with sockets.
 func (s *Store) lockAsDaemon() error {
 	if !s.opts.Exclusive {
 		return nil
 	}
-	file := filepath.Join(s.dir, daemonFile)
-	// A descriptor for writing would keep the file system from being mounted read-only.
-	fd, err := unix.Open(file, unix.O_RDONLY|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0o600)
+	fd, err := unix.Open(s.dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return fmt.Errorf("lock state directory: %w", &os.PathError{Op: "open", Path: file, Err: err})
+		return fmt.Errorf("lock state directory: %w", &os.PathError{Op: "open", Path: s.dir, Err: err})
 	}
+	file := filepath.Join(s.dir, pidFile)
 	err = hostfs.LockWithin(fd, daemonLockWait)
 	if errors.Is(err, unix.EWOULDBLOCK) {
-		err = errdefs.ErrConflict.WithMessage(fmt.Sprintf("process %s is the daemon of state directory %s; stop it first, or set another stateDir", readPID(fd), s.hostDir))
-	} else if err == nil {
-		err = writePID(file)
+		err = errdefs.ErrConflict.WithMessage(fmt.Sprintf("process %s is the daemon of state directory %s; stop it first, or set another stateDir", readPID(file), s.hostDir))
 	}
 	if err != nil {
 		unix.Close(fd)
 		return fmt.Errorf("lock state directory: %w", err)
 	}
+	writePID(file)
 	s.daemonLock = fd
 	return nil
 }
 
-// writePID writes this process's ID to the file of a lock that it holds. The ID is for messages only.
-func writePID(file string) error {
-	fd, err := unix.Open(file, unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+// writePID writes this process's ID to a file as far as that is possible.
+func writePID(file string) {
+	fd, err := unix.Open(file, unix.O_WRONLY|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0o600)
 	if err != nil {
-		return &os.PathError{Op: "open", Path: file, Err: err}
+		return
 	}
 	defer unix.Close(fd)
-	if _, err := unix.Pwrite(fd, fmt.Appendf(nil, "%-10d\n", os.Getpid()), 0); err != nil {
-		return &os.PathError{Op: "write", Path: file, Err: err}
-	}
-	return nil
+	_, _ = unix.Pwrite(fd, fmt.Appendf(nil, "%-10d\n", os.Getpid()), 0)
 }
 
-// readPID returns the process ID in the file of a lock.
-func readPID(fd int) string {
+// readPID returns the process ID in a file.
+func readPID(file string) string {
+	fd, err := unix.Open(file, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "(unknown)"
+	}
+	defer unix.Close(fd)
 	text := make([]byte, 16)
 	n, _ := unix.Pread(fd, text, 0)
 	pid := strings.TrimSpace(string(text[:max(n, 0)]))
 	if _, err := strconv.Atoi(pid); err != nil {
-		pid = ""
+		return "(unknown)"
 	}
-	return cmp.Or(pid, "(unknown)")
+	return pid
 }
