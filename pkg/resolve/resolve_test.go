@@ -23,6 +23,7 @@ import (
 	"github.com/jackfield/jackfield/pkg/edits"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 	"github.com/jackfield/jackfield/pkg/policy"
+	"github.com/jackfield/jackfield/pkg/vswitch"
 )
 
 const rules = `
@@ -486,6 +487,23 @@ func TestSocketOfAnotherPortIsRefused(t *testing.T) {
 		} else if p := h.resolve(newRequest("")); planEnv(p)["JACKFIELD_NET1_TYPE"] == "" {
 			t.Errorf("with a dialect: items %+v", p.Items)
 		}
+	}
+}
+
+// Open vSwitch creates the sockets of all tenants in one directory, and names each after its port.
+func TestSocketOfAnotherAttachmentsPortIsDenied(t *testing.T) {
+	for sandbox, granted := range map[string]bool{"sb": true, "another": false} {
+		h := newHost(t, "enforce")
+		name := "/var/run/vsw/" + vswitch.PortName(vswitch.Owner{ContainerID: sandbox, Interface: "net1"})
+		h.listen(strings.TrimPrefix(name, "/var"))
+		h.writeInfo("one", "net1", vhostUserInfo("client", name))
+		if granted {
+			if p := h.resolve(newRequest("")); planEnv(p)["JACKFIELD_NET1_TYPE"] == "" {
+				t.Errorf("its own port: items %+v", p.Items)
+			}
+			continue
+		}
+		h.wantRefusal(newRequest(""), errdefs.IsPermissionDenied, "belongs to the port of another network attachment", name)
 	}
 }
 

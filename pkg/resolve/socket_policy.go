@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackfield/jackfield/pkg/policy"
 	"github.com/jackfield/jackfield/pkg/staging"
+	"github.com/jackfield/jackfield/pkg/vswitch"
 )
 
 // grantSocket asks policy for the socket under each spelling of its path, and for a named socket
@@ -19,7 +20,7 @@ func (p *planner) grantSocket(s *socket, item *Item) error {
 	var err error
 	if s.named != "" {
 		grant, err = p.policy.NamedSocket(p.subject, s.named, p.spellings(s.at))
-	} else {
+	} else if err = p.checkPortOwner(s); err == nil {
 		grant, err = p.policy.SocketAt(p.subjectFor(s.att), p.spellings(s.at))
 	}
 	if err != nil {
@@ -28,6 +29,18 @@ func (p *planner) grantSocket(s *socket, item *Item) error {
 	item.noteGrant(grant)
 	item.Rule = grant.Rule
 	return nil
+}
+
+// checkPortOwner refuses the socket of another attachment's port. Open vSwitch creates the sockets of all tenants in one
+// directory, which a rule may grant as a whole, and names each after its port.
+func (p *planner) checkPortOwner(s *socket) error {
+	own := vswitch.PortName(vswitch.Owner{ContainerID: p.req.SandboxID, Interface: s.att.IfName})
+	name := path.Base(s.at.rel)
+	if !vswitch.IsPortName(name) || name == own {
+		return nil
+	}
+	return errdefs.ErrPermissionDenied.WithMessage(fmt.Sprintf("%s: invalid value %q: the socket belongs to the port of another network attachment; "+
+		"the port of this one is %s", s.field, s.path, own))
 }
 
 // spellings returns a path as policy decides on it. Its own path is below the root as configured.
