@@ -80,7 +80,7 @@ var leaves = map[string][]string{
 	"internal/vswitchdriver": {"pkg/config", "pkg/vswitch", "pkg/vswitch/grout", "pkg/vswitch/ovs", "pkg/vswitch/vpp"},
 	"internal/rootless":      {"pkg/config"},
 	"internal/orphans":       {"pkg/cdiregistry", "pkg/deviceinfo"},
-	"internal/validate":      {"internal/devicemetadata", "internal/glob", "internal/manifest", "pkg/cdiregistry", "pkg/cni", "pkg/config", "pkg/deviceinfo", "pkg/hooksd"},
+	"internal/validate":      {"internal/devicemetadata", "internal/glob", "internal/manifest", "internal/vswitchdriver", "pkg/cdiregistry", "pkg/cni", "pkg/config", "pkg/deviceinfo", "pkg/hooksd"},
 	"pkg/attachment":         {"internal/devicemetadata", "pkg/deviceinfo", "pkg/devices", "pkg/podresources/allocation"},
 }
 
