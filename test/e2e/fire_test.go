@@ -189,7 +189,7 @@ func (f *fire) runPod(ctx context.Context, h *e2e.H, i int) (got bool, err error
 		defer f.registering.RUnlock()
 		err = errors.Join(err, pod.Remove(context.WithoutCancel(ctx)))
 		for iface := range files {
-			err = errors.Join(err, os.Remove(fireFile(pod, iface)))
+			err = errors.Join(err, removeFireFile(pod, iface))
 		}
 	}()
 	for iface, info := range files {
@@ -232,6 +232,15 @@ func (f *fire) runPod(ctx context.Context, h *e2e.H, i int) (got bool, err error
 		return false, fmt.Errorf("%s: its own directory has %q, %s: status %d, %v", name, out, stderr, code, err)
 	}
 	return true, nil
+}
+
+// removeFireFile removes a file that the plugin may have removed with the sandbox.
+func removeFireFile(pod *node.Pod, iface string) error {
+	err := os.Remove(fireFile(pod, iface))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 func fireFile(pod *node.Pod, iface string) string {

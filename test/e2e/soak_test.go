@@ -221,10 +221,7 @@ func (s *soak) pod(ctx context.Context, i int) (err error) {
 	defer func() {
 		err = errors.Join(err, s.call(func() error { return pod.Remove(context.WithoutCancel(ctx)) }))
 		for iface := range w.info {
-			// The plugin removes what a removed sandbox has left.
-			if e := os.Remove(fireFile(pod, iface)); !errors.Is(e, os.ErrNotExist) {
-				err = errors.Join(err, e)
-			}
+			err = errors.Join(err, removeFireFile(pod, iface))
 		}
 		if w.file != "" {
 			err = errors.Join(err, os.Remove(w.file))
