@@ -54,7 +54,7 @@ const (
 type runtimeLink struct {
 	calls      callTracker
 	registered atomic.Bool // the runtime has reported what lives, or never does
-	// unsynchronized means that the runtime never reports what lives: see registerWithoutSynchronize.
+	// unsynchronized means that the runtime never calls Synchronize: see registerWithoutSynchronize.
 	unsynchronized atomic.Bool
 	capabilities   atomic.Pointer[capability.Capabilities]
 	timeout        atomic.Int64                   // of a request, in nanoseconds

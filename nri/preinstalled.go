@@ -41,8 +41,7 @@ func (p *Plugin) registerWithoutSynchronize() {
 	p.containers.wakeRestore()
 }
 
-// restoreRecorded has the sockets of living containers rebound, and removes what is kept for sandboxes
-// that are gone.
+// restoreRecorded rebinds the sockets of living containers, and removes the state of removed sandboxes.
 func (p *Plugin) restoreRecorded() {
 	store, current := p.state.store.Load(), p.config.core.Load()
 	if !p.runtime.unsynchronized.Load() || store == nil || current == nil {

@@ -16,9 +16,9 @@ import (
 // sweepTimeout bounds the work on attachments of removed sandboxes.
 const sweepTimeout = 25 * time.Second
 
-// checkAttachments reports what attachments of removed sandboxes left, and returns how many there are. Each can have a
+// checkAttachments reports leftovers of attachments of removed sandboxes, and returns their number. Each can have a
 // record, a port, an address, a directory with its claim, and a device-info file. listed are the sandboxes that the
-// runtime lists; nil where no runtime does, so that only those of Podman can be known.
+// runtime lists. Without a runtime listed is nil, and only leftovers of Podman are found.
 func (d *doctor) checkAttachments(listed []string, before time.Time) int {
 	ctx, cancel := context.WithTimeout(context.Background(), sweepTimeout)
 	defer cancel()

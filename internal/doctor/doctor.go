@@ -53,7 +53,7 @@ type Options struct {
 	SpecDirs       string // the value of CDI_SPEC_DIRS
 	ContainerdFile string
 	CRIOFile       string
-	// ContainerdVersion is what the host's containerd prints; "" if there is none, or it cannot be run.
+	// ContainerdVersion is the output of the host's containerd --version; "" if it cannot be run.
 	ContainerdVersion string
 	NRISocket         string // "" for the one that the runtime's configuration names
 	Fix               bool   // do what is safe about findings

@@ -86,7 +86,7 @@ func (d *doctor) compareRuntimeDirs() {
 	}
 }
 
-// checkReferences returns what a CDI file refers to and the host does not have, as `jackfield validate` finds it.
+// checkReferences returns the host paths of a CDI file that the host lacks, as `jackfield validate` does.
 func (d *doctor) checkReferences(file string) (faults []fileFault) {
 	found, err := cdiregistry.ValidateFile(d.Host, file, cdiregistry.ValidateOptions{CheckHost: true, TrustAnyone: !d.Host.IsLive()})
 	if err != nil {

@@ -147,8 +147,8 @@ func (x *Explainer) ExplainPod(ctx context.Context, p *manifest.Pod) []Explanati
 	return all
 }
 
-// explainContainer explains what the engine would inject, and adds more items. It returns what the container would have, if a rule
-// limits its pod.
+// explainContainer explains the edits that the engine would inject, and adds more items. If a rule limits the pod, it returns the
+// container's usage.
 func (x *Explainer) explainContainer(ctx context.Context, r *resolve.Request, more []resolve.Item) (Explanation, *policy.Usage) {
 	can := capabilitiesOf(r)
 	optimistic := asRootIfUnknown(can)
@@ -200,7 +200,7 @@ func (x *Explainer) explainContainer(ctx context.Context, r *resolve.Request, mo
 	return out, plan.Usage
 }
 
-// capabilitiesOf returns what the newest NRI can deliver to a container. The doctor and the plugin report what the node's
+// capabilitiesOf returns the capabilities of the newest NRI for a container. The doctor and the plugin report what the node's
 // own version cannot.
 func capabilitiesOf(r *resolve.Request) capability.Capabilities {
 	can := capability.Capabilities{DeviceRules: true, NetDevices: true, RDT: true, Validate: true}

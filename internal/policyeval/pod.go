@@ -12,14 +12,14 @@ import (
 	"github.com/jackfield/jackfield/pkg/resolve"
 )
 
-// PodQuery is what a policy is asked about the containers of a pod.
+// PodQuery is a question to a policy about the containers of a pod.
 type PodQuery struct {
 	Container string // only this one; "" for all
 	Network   string // that brings the sockets and devices of More; "" for none
 	More      Query  // beside what the annotations and networks of each container name
-	// Count is how much each container gets, in place of the number of what is asked for.
+	// Count is the usage of each container. Without it the requests are counted.
 	Count *policy.Usage
-	// PodHas is what further containers of the pod have.
+	// PodHas is the usage of further containers of the pod.
 	PodHas policy.Usage
 }
 
@@ -30,8 +30,8 @@ type ContainerDecisions struct {
 	Err       error
 }
 
-// EvaluatePod returns the decisions about what the annotations and networks of a pod's containers name. Limits of the pod count
-// the containers that run when the next one is created. Only the node knows what else a container gets.
+// EvaluatePod returns the decisions about the requests in the annotations and networks of a pod's containers. Limits of the pod
+// count the containers that run when the next one is created. Only the node knows the devices that the kubelet allocates.
 func (p *Policy) EvaluatePod(objects *manifest.Objects, pod *manifest.Pod, q PodQuery) []ContainerDecisions {
 	var all []ContainerDecisions
 	others := q.PodHas

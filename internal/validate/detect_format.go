@@ -41,7 +41,7 @@ var formatsByName = map[string]format{
 // FormatNames returns the names of the formats, sorted.
 func FormatNames() []string { return slices.Sorted(maps.Keys(formatsByName)) }
 
-// formatOf returns what a file is meant to be: as the caller said, by its path, or by its content.
+// formatOf returns the intended format of a file: the caller's, or the one that its path or its content shows.
 func (v *Validator) formatOf(t text) format {
 	if v.as != formatUnknown {
 		return v.as
@@ -67,7 +67,7 @@ func isConfigPath(file string) bool {
 	return name == path.Base(config.DefaultPath)
 }
 
-// detectFormat returns what a file is meant to be, by its content, also where that is broken. ext is the
+// detectFormat returns the intended format of a file by its content, also of broken content. ext is the
 // extension of its name. A YAML file is CDI, unless it has keys of a configuration, or misspelt ones,
 // and none of CDI.
 func detectFormat(ext string, data []byte) format {
