@@ -29,12 +29,12 @@ func Suggest(word string, candidates ...string) string {
 	return ""
 }
 
-// Alternatives lists the names that exist, with Suggest, for the end of a message that a name does not.
+// Alternatives lists the existing names, with Suggest, for the end of a message about a name that does not exist.
 func Alternatives(wrong string, names []string) string {
 	if len(names) == 0 {
-		return ", nor any other"
+		return "; it has none"
 	}
-	return ", but " + strings.Join(names, ", ") + Suggest(wrong, names...)
+	return "; it has " + strings.Join(names, ", ") + Suggest(wrong, names...)
 }
 
 // NearestFew returns up to most candidates that word was probably meant to be, by the rule of

@@ -137,9 +137,9 @@ func FindSandbox(host hostfs.Root, cfg *config.Config, id string) (whole string,
 	}
 	switch {
 	case len(found) == 0:
-		return "", false, fmt.Errorf("--sandbox-id: found %q: no sandbox with device-info in %s has an ID that begins so: %w", id, cfg.DeviceInfo.CNIDir, errdefs.ErrNotFound)
+		return "", false, fmt.Errorf("--sandbox-id: invalid value %q: no sandbox with device-info in %s has an ID with this prefix: %w", id, cfg.DeviceInfo.CNIDir, errdefs.ErrNotFound)
 	case len(found) > 1:
-		return "", false, fmt.Errorf("--sandbox-id: found %q: %d sandboxes have an ID that begins so, %.13s and %.13s among them; give more of it: %w",
+		return "", false, fmt.Errorf("--sandbox-id: invalid value %q: %d sandboxes have an ID with this prefix, such as %.13s and %.13s; give more characters: %w",
 			id, len(found), found[0], found[1], errdefs.ErrInvalidArgument)
 	}
 	return found[0], true, nil

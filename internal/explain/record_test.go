@@ -49,7 +49,7 @@ func TestFindSandboxByBeginningOfID(t *testing.T) {
 			t.Errorf("%q: %v", id, err)
 		}
 	}
-	if _, _, err := FindSandbox(host, cfg, "aa"); !strings.Contains(err.Error(), ", aaaaaaaaaaaaa and aabcccccccccc among them;") {
+	if _, _, err := FindSandbox(host, cfg, "aa"); !strings.Contains(err.Error(), "such as aaaaaaaaaaaaa and aabcccccccccc;") {
 		t.Error(err)
 	}
 }

@@ -58,7 +58,7 @@ func verdictText(x *explain.Explanation) string {
 	case x.Verdict == explain.Incomplete:
 		return "is not fully checked; what was checked would be created with this"
 	case len(x.Requests) == 0:
-		return "asks for nothing, and would be left as it is"
+		return "requests nothing and would be created unchanged"
 	case x.Edits.Empty():
 		return "would be created as it is"
 	}

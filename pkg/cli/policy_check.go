@@ -198,7 +198,7 @@ func checkedText(all []containerDecisions) string {
 		if c.Error != "" {
 			b.WriteString("  " + plain(c.Error) + "\n")
 		} else if len(c.Decisions) == 0 {
-			b.WriteString("  asks for nothing by name\n")
+			b.WriteString("  requests nothing by name\n")
 		}
 		for j := range c.Decisions {
 			writeDecision(&b, &c.Decisions[j])
