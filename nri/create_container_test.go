@@ -14,6 +14,7 @@ import (
 
 	"github.com/containerd/nri/pkg/api"
 
+	"github.com/jackfield/jackfield/internal/busytest"
 	"github.com/jackfield/jackfield/internal/claims"
 	"github.com/jackfield/jackfield/internal/telemetry"
 )
@@ -179,8 +180,6 @@ func TestLateCreationLeavesNothingOfRemovedPod(t *testing.T) {
 	for name, succeeds := range map[string]bool{"succeeds": true, "fails": false} {
 		t.Run(name, func(t *testing.T) {
 			h := newRunningHost(t, fmt.Sprintf(runningConfig, runningRule))
-			h.writeInfo("net1", "server", "/run/vsw/mine/s")
-			h.writeInfo("net2", "client", "/run/vsw/p1/s")
 			h.listen("run/vsw/p1/s")
 			if !succeeds {
 				_, _, err := claims.Open(h.p.opts.Host, "/run/jackfield/claims").ClaimDirectory("/run/vsw/p1", claims.Holder{Sandbox: "other"})
@@ -188,6 +187,12 @@ func TestLateCreationLeavesNothingOfRemovedPod(t *testing.T) {
 			}
 			check(t, h.p.RunPodSandbox(t.Context(), h.pod))
 			check(t, h.p.RemovePodSandbox(t.Context(), h.pod))
+			// The plugin sweeps the device-info of the removed sandbox. The late creation has read the files before.
+			if !busytest.Until(func() bool { return len(h.p.containers.removed.list()) == 0 }) {
+				t.Fatal("the removed sandbox is not swept")
+			}
+			h.writeInfo("net1", "server", "/run/vsw/mine/s")
+			h.writeInfo("net2", "client", "/run/vsw/p1/s")
 			made, err := h.p.prepareCreation(t.Context(), h.pod, h.c)
 			if (err == nil) != succeeds {
 				t.Fatal(err)

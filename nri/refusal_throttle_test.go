@@ -5,6 +5,7 @@ package nri
 import (
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,20 +16,29 @@ import (
 func TestRepeatedRefusalsAreReportedOnceAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var throttle refusalThrottle
+		var mu sync.Mutex
 		var got []int
-		report := func(n int) { got = append(got, n) }
+		report := func(n int) {
+			mu.Lock()
+			defer mu.Unlock()
+			got = append(got, n)
+		}
 		a := refusalKey{"ns", "p", "c", "no rule"}
 		for range 18 { // Two minutes. No refusal coincides with a report, because their order would be undefined.
 			throttle.reportThrottled(a, report)
 			time.Sleep(7 * time.Second)
 		}
+		synctest.Wait()
+		mu.Lock()
 		if !slices.Equal(got, []int{0, 8, 9}) {
 			t.Errorf("reported %v, want the first and two counts", got)
 		}
+		mu.Unlock()
 		throttle.reportThrottled(refusalKey{"ns", "p", "c", "another reason"}, report)
 		throttle.reportThrottled(refusalKey{"ns", "p", "d", "no rule"}, report)
 		throttle.reportThrottled(a, report)
 		throttle.close()
+		mu.Lock()
 		sum := 0
 		for _, n := range got {
 			sum += max(n, 1)
@@ -36,6 +46,7 @@ func TestRepeatedRefusalsAreReportedOnceAMinute(t *testing.T) {
 		if sum != 21 {
 			t.Errorf("reported %v: %d refusals, want 21", got, sum)
 		}
+		mu.Unlock()
 		throttle.reportThrottled(a, report) // during the end of the process
 		if len(throttle.refusals) > 0 {
 			t.Errorf("%d refusals are kept after the end", len(throttle.refusals))
