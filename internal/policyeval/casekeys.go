@@ -3,8 +3,6 @@
 package policyeval
 
 import (
-	"errors"
-	"io"
 	"reflect"
 	"slices"
 	"strconv"
@@ -15,20 +13,13 @@ import (
 	"github.com/jackfield/jackfield/internal/diag"
 )
 
-// findUnknownKey returns the first key of a file of cases that no case has, or nil.
-func findUnknownKey(file, data string) error {
+// findUnknownKey returns the first key of a file of cases that no case has, or nil. JSON that is not YAML is for the decoder.
+func findUnknownKey(data []byte) *diag.Diagnostic {
 	var document yaml.Node
-	if err := yaml.NewDecoder(strings.NewReader(data)).Decode(&document); err != nil || len(document.Content) != 1 {
-		if errors.Is(err, io.EOF) {
-			err = nil
-		}
-		return err
+	if err := yaml.Unmarshal(data, &document); err != nil || len(document.Content) != 1 {
+		return nil
 	}
-	if fault := unknownKey(document.Content[0], "", reflect.TypeFor[caseFile]()); fault != nil {
-		fault.File = file
-		return fault
-	}
-	return nil
+	return unknownKey(document.Content[0], "", reflect.TypeFor[caseFile]())
 }
 
 // unknownKey returns the first key below a node that the Go type does not have, or nil. Values of other types than the node's

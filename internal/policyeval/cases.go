@@ -104,8 +104,9 @@ func parseCases(file string, data []byte) (*caseFile, error) {
 		err = errors.New("the file must have one YAML document")
 	}
 	if err == nil {
-		if fault := findUnknownKey(file, string(data)); fault != nil {
-			return nil, fault // it names the file
+		if fault := findUnknownKey(data); fault != nil {
+			fault.File = file
+			return nil, fault
 		}
 	}
 	if err == nil && len(docs) == 1 {

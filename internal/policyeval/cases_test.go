@@ -14,6 +14,7 @@ func FuzzCases(f *testing.F) {
 	for _, data := range []string{
 		"config: c.yaml\ncases:\n- {name: a, for: {namespace: n}, ask: {cdi: [v.com/n=a]}, want: granted, rule: r}\n- {name: b, pod: p.yaml, want: refused, message: m, count: {cdi: 1}}\n",
 		"cases: [{}]", "cases: [{name: a, for: {}, want: granted, count: {cdi: x}}]", "a: &a [*a]\n", "\t",
+		"{\"cases\": [{\"name\": \"\u007f\"}]}", "{\"x\": \"\u007f\"}", // JSON that is not YAML
 	} {
 		f.Add([]byte(data))
 	}
