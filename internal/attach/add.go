@@ -82,8 +82,9 @@ func (t *Attachment) Add(ctx context.Context, allocate func(context.Context) (Ad
 
 // planAdd checks everything that an Add depends on.
 func (t *Attachment) planAdd() (*addPlan, error) {
-	a := &addPlan{record: cnirecord.Record{Key: t.Key, IPAM: t.IPAM, Adapter: t.Adapter, Netns: t.Netns, Namespace: t.Namespace, Pod: t.Pod, Chained: t.Chained,
-		InfoDir: t.InfoDir}}
+	a := &addPlan{record: cnirecord.Record{Key: t.Key, IPAM: t.IPAM, Adapter: t.Adapter,
+		Netns: t.Netns, NetnsID: cnirecord.FindNetns(t.Root, t.Netns), Namespace: t.Namespace, Pod: t.Pod,
+		Chained: t.Chained, InfoDir: t.InfoDir}}
 	if err := t.planInfoFile(a); err != nil {
 		return nil, err
 	}

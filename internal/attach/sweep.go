@@ -96,7 +96,7 @@ func (s *Sweeper) Abandoned(isListed func(sandboxID string) bool, before time.Ti
 		if r == nil || r.Netns == "" || isListed(key.ContainerID) {
 			return false
 		}
-		if _, err := s.Root.Stat(r.Netns); !errdefs.IsNotFound(err) {
+		if !errdefs.IsNotFound(r.StatNetns(s.Root)) {
 			return false
 		}
 		st, err := s.Root.Lstat(path.Join(DefaultStateDir, key.FileName()))
@@ -110,8 +110,7 @@ func (s *Sweeper) AbandonedByPodman() ([]cnirecord.Key, error) {
 		if r == nil || r.Adapter == "" || r.Leftover {
 			return r != nil && r.Leftover
 		}
-		_, err := s.Root.Stat(r.Netns)
-		return errdefs.IsNotFound(err)
+		return errdefs.IsNotFound(r.StatNetns(s.Root))
 	})
 }
 

@@ -29,8 +29,12 @@ func TestLivingListsContainersWhoseRuntimeHasNotEndedThem(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(dir, "run/netns/there"), 0o755); err != nil {
 		t.Fatal(err)
 	}
+	here := FindNetns(host, "/run/netns/there")
 	for id, r := range map[string]Record{
 		"living":   {Netns: "/run/netns/there"},
+		"same":     {Netns: "/run/netns/there", NetnsID: here},
+		"reused":   {Netns: "/run/netns/there", NetnsID: &NetnsID{here.Device, here.Inode + 1}},
+		"unseen":   {Netns: "/run/netns/there", NetnsID: &NetnsID{here.Device + 1, here.Inode + 1}},
 		"gone":     {Netns: "/run/netns/gone"},
 		"old":      {},
 		"podman":   {Adapter: "netavark", Netns: "/run/netns/hidden"},
@@ -49,7 +53,32 @@ func TestLivingListsContainersWhoseRuntimeHasNotEndedThem(t *testing.T) {
 		t.Fatal(err)
 	}
 	ids, err := Living(host, DefaultDir)
-	if err != nil || !slices.Equal(ids, []string{"broken", "living", "podman"}) {
+	if err != nil || !slices.Equal(ids, []string{"broken", "living", "podman", "same", "unseen"}) {
 		t.Errorf("%q, %v", ids, err)
+	}
+}
+
+// The network namespace of a later container can have the name of an earlier one.
+func TestContainerWithReusedNetnsIsNotRunning(t *testing.T) {
+	dir := t.TempDir()
+	host, err := hostfs.New(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "netns"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	r := &Record{Adapter: "netavark", Netns: "/netns", NetnsID: FindNetns(host, "/netns")}
+	if !r.IsRunningUnlisted(host) {
+		t.Error("the container is not running")
+	}
+	if err := os.WriteFile(filepath.Join(dir, "later"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(filepath.Join(dir, "later"), filepath.Join(dir, "netns")); err != nil {
+		t.Fatal(err)
+	}
+	if r.IsRunningUnlisted(host) {
+		t.Error("the container is running in the network namespace of a later one")
 	}
 }

@@ -27,13 +27,31 @@ type Key struct {
 	Interface   string `json:"ifname"`
 }
 
+// NetnsID identifies a network namespace by its file in nsfs.
+type NetnsID struct {
+	Device uint64 `json:"device"`
+	Inode  uint64 `json:"inode"`
+}
+
+// FindNetns returns the identity of the network namespace at a path, nil if none can be inspected.
+func FindNetns(host hostfs.Root, path string) *NetnsID {
+	st, err := host.Stat(path)
+	if err != nil {
+		return nil
+	}
+	return &NetnsID{uint64(st.Dev), st.Ino}
+}
+
 // Record describes what one ADD creates.
 type Record struct {
 	Key
 
 	// Netns is the path of the container's network namespace at ADD. Namespace and Pod are empty outside
 	// Kubernetes. Records of earlier versions have none of the three.
-	Netns     string `json:"netns,omitempty"`
+	Netns string `json:"netns,omitempty"`
+	// NetnsID identifies that network namespace; nil if it is unknown. Names of network namespaces are reused.
+	NetnsID *NetnsID `json:"netnsID,omitempty"`
+
 	Namespace string `json:"namespace,omitempty"`
 	Pod       string `json:"pod,omitempty"`
 
@@ -193,8 +211,19 @@ func (r *Record) IsRunningUnlisted(host hostfs.Root) bool {
 	if r.Adapter == "" || r.Leftover {
 		return false
 	}
-	_, err := host.Stat(r.Netns)
-	return err == nil
+	return r.StatNetns(host) == nil
+}
+
+// StatNetns returns nil if the network namespace of the ADD is at its path. It returns errdefs.ErrNotFound if that is
+// gone, or if another network namespace has its path. A container without the host's mounts sees a file of another
+// device at the path. Such a file counts as the network namespace of the ADD.
+func (r *Record) StatNetns(host hostfs.Root) error {
+	st, err := host.Stat(r.Netns)
+	id := r.NetnsID
+	if err == nil && id != nil && uint64(st.Dev) == id.Device && st.Ino != id.Inode {
+		err = errdefs.ErrNotFound
+	}
+	return err
 }
 
 // isLiving reports whether the runtime has not ended the attachment. Podman ends it by a teardown. A runtime of CNI
@@ -206,6 +235,5 @@ func (r *Record) isLiving(host hostfs.Root) bool {
 	if r.Netns == "" {
 		return false // it names no network namespace, and the runtime lists its sandboxes
 	}
-	_, err := host.Stat(r.Netns)
-	return !errdefs.IsNotFound(err)
+	return !errdefs.IsNotFound(r.StatNetns(host))
 }
