@@ -104,11 +104,13 @@ func (e Env) message(format string, args ...any) {
 
 const rootLong = `Jackfield injects devices and fast-path sockets into the containers that were
 granted them. This command explains what a pod would get on this node, checks
-the files that decide it, and shows what the node offers.
+the files that decide it, and shows what the node offers.`
 
-Exit status: 0 when the answer is yes; 1 when it is no (refused, invalid, not
-there); 2 for a mistake in the command line; 3 when there is no answer, because
-something could not be read, done or checked.`
+// rootUsageEnd ends the usage of the root. Subcommands inherit the template.
+const rootUsageEnd = `{{if not .HasParent}}
+Exit status: 0 yes; 1 no; 2 mistake in the command line; 3 no answer.
+Learn more: jackfield(1), jackfield.yaml(5), https://github.com/jackfield/jackfield
+{{end}}`
 
 // Command returns the tree of jackfield's commands. Run executes it; man pages and tests of the
 // documentation read it.
@@ -117,14 +119,17 @@ func Command(env Env) *cobra.Command {
 		Use:           "jackfield",
 		Short:         "Devices and fast-path sockets for containers",
 		Long:          rootLong,
+		Example:       "  jackfield explain pod.yaml",
 		Version:       version.String(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
-	},
-		explainCommand(env), validateCommand(env), deviceInfoCommand(env), devicesCommand(env), versionCommand(env),
-		injectCommand(env), cdiCommand(env), policyCommand(env), statusCommand(env), socketsCommand(env), doctorCommand(env),
-		enableNRICommand(env), nriCommand(env), installCommand(env),
-	)
+	}, versionCommand(env), nriCommand(env))
+	addGroup(root, "Inspect pods and the node:",
+		explainCommand(env), statusCommand(env), socketsCommand(env), doctorCommand(env), devicesCommand(env))
+	addGroup(root, "Check files:", validateCommand(env), policyCommand(env))
+	addGroup(root, "Change the node and its files:",
+		injectCommand(env), deviceInfoCommand(env), cdiCommand(env), enableNRICommand(env), copyProgramsCommand(env))
+	root.SetUsageTemplate(root.UsageTemplate() + rootUsageEnd)
 	root.SetOut(env.Stdout)
 	root.SetErr(env.Stderr)
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
@@ -132,6 +137,15 @@ func Command(env Env) *cobra.Command {
 	addCompletionCommand(root)
 	root.SetHelpCommand(helpCommand())
 	return root
+}
+
+// addGroup adds commands that the help shows under a title.
+func addGroup(root *cobra.Command, title string, cmds ...*cobra.Command) {
+	root.AddGroup(&cobra.Group{ID: title, Title: title})
+	for _, cmd := range cmds {
+		cmd.GroupID = title
+	}
+	root.AddCommand(cmds...)
 }
 
 // commandGroup returns a command that has only subcommands. Alone, the root prints its help.

@@ -78,7 +78,7 @@ func TestShellsAcceptCompletionScripts(t *testing.T) {
 		"validate -o ":                                         "text\njson\nyaml\n:4\n",
 		"enable-nri --runtime ":                                "containerd\ncri-o\n:4\n",
 		"inject --root " + root + " --cdi-device ":             "vendor.com/net=port0\n:4\n",
-		"install jackfield-cni ":                               "jackfield\njackfield-hook\njackfield-nri\n:4\n",
+		"copy-programs jackfield-cni ":                         "jackfield\njackfield-hook\njackfield-netavark\njackfield-nri\njackfield-run\nkubectl-jackfield\n:4\n",
 		"status --root " + root + " ":                          "77e1\ttelco/fwd-0/app\ntelco/fwd-0\n:4\n",
 		"status --root " + root + " telco/fwd-0 ":              ":4\n",
 		"sockets --root " + root + " -o ":                      "text\njson\nyaml\nwide\n:4\n",

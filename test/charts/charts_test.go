@@ -440,7 +440,7 @@ func TestInitContainersMountOnlyTargetDirectory(t *testing.T) {
 	}
 	for i, want := range []string{"jackfield-cni --to=/srv/cni/bin", "jackfield-hook --to=/usr/local/bin"} {
 		c := pod.InitContainers[i]
-		if got := strings.Join(c.Command, " "); got != "/usr/bin/jackfield install "+want {
+		if got := strings.Join(c.Command, " "); got != "/usr/bin/jackfield copy-programs "+want {
 			t.Errorf("%s runs %s", c.Name, got)
 		}
 		_, dir, _ := strings.Cut(want, "--to=")

@@ -19,38 +19,40 @@ import (
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
-const installLong = `install copies programs of Jackfield from this program's directory, or --from,
-into another directory. It is for an init container, whose image has no shell,
-that puts jackfield-cni or jackfield-hook where the node's runtime runs it.
+const copyProgramsLong = `copy-programs copies programs of Jackfield from this program's directory, or --from,
+into another directory. An init container, whose image has no shell, copies
+jackfield-cni or jackfield-hook this way to where the node's runtime runs it.
 
 A program is replaced in one step; a running one continues with the old file. A
 program with the same content is not replaced, unless it belongs to another user
 than root and the caller. The directory must belong to root or the caller, and no
 other user may write to it: the runtime runs its programs as root.`
 
-// programs returns the names of the programs that can be installed.
+// programs returns the names of all programs of Jackfield.
 func programs() []string {
-	return []string{"jackfield", "jackfield-cni", "jackfield-hook", "jackfield-nri"}
+	return []string{
+		"jackfield", "jackfield-cni", "jackfield-hook", "jackfield-netavark", "jackfield-nri", "jackfield-run", "kubectl-jackfield",
+	}
 }
 
 // maxProgram bounds the size of a program, in bytes.
 const maxProgram = 256 << 20
 
-func installCommand(env Env) *cobra.Command {
+func copyProgramsCommand(env Env) *cobra.Command {
 	var from, to string
 	cmd := &cobra.Command{
-		Use:     "install PROGRAM... --to DIR",
+		Use:     "copy-programs PROGRAM... --to DIR",
 		Short:   "Copy Jackfield's programs into a directory of the node",
-		Long:    installLong,
-		Example: "  jackfield install jackfield-cni --to /opt/cni/bin",
+		Long:    copyProgramsLong,
+		Example: "  jackfield copy-programs jackfield-cni --to /opt/cni/bin",
 		Args:    cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usagef(cmd, "nothing to install: name one of %s", strings.Join(programs(), ", "))
+				return usagef(cmd, "PROGRAM is missing: must be one or more of %s", strings.Join(programs(), ", "))
 			}
 			for _, name := range args {
 				if !slices.Contains(programs(), name) {
-					return usagef(cmd, "found the program %q, want one of %s", name, strings.Join(programs(), ", "))
+					return usagef(cmd, "unknown program %q: must be one of %s", name, strings.Join(programs(), ", "))
 				}
 			}
 			if err := hostfs.CheckPath(to); err != nil {
@@ -67,11 +69,11 @@ func installCommand(env Env) *cobra.Command {
 				return err
 			}
 			for _, name := range args {
-				what, err := install(filepath.Join(from, name), filepath.Join(to, name))
+				result, err := copyProgram(filepath.Join(from, name), filepath.Join(to, name))
 				if err != nil {
 					return err
 				}
-				if _, err := fmt.Fprintf(env.Stdout, "%s: %s\n", filepath.Join(to, name), what); err != nil {
+				if _, err := fmt.Fprintf(env.Stdout, "%s: %s\n", filepath.Join(to, name), result); err != nil {
 					return err
 				}
 			}
@@ -90,35 +92,35 @@ func checkTargetDir(dir string) error {
 	err := unix.Stat(dir, &st)
 	switch {
 	case errors.Is(err, unix.ENOENT):
-		return &hintedError{err: fmt.Errorf("install into %q: there is no such directory: %w", dir, errdefs.ErrNotFound),
+		return &hintedError{err: fmt.Errorf("copy into %q: there is no such directory: %w", dir, errdefs.ErrNotFound),
 			hint: "check the path; a directory that the runtime is to read can be created with `mkdir -p -m 0755 " + dir + "`"}
 	case err != nil:
-		return fmt.Errorf("install into %q: %w", dir, err)
+		return fmt.Errorf("copy into %q: %w", dir, err)
 	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
-		return fmt.Errorf("install into %q: it is not a directory: %w", dir, errdefs.ErrInvalidArgument)
+		return fmt.Errorf("copy into %q: it is not a directory: %w", dir, errdefs.ErrInvalidArgument)
 	}
 	if bad := trust.Check(dir, &st, trust.Options{}); bad != nil {
-		return fmt.Errorf("install into %w", bad)
+		return fmt.Errorf("copy into %w", bad)
 	}
 	return nil
 }
 
-// install copies one program, and returns what it did.
-func install(from, to string) (what string, err error) {
+// copyProgram copies one program. The result is a word for the user.
+func copyProgram(from, to string) (result string, err error) {
 	data, err := readProgram(from)
 	if err != nil {
-		return "", fmt.Errorf("install %q: %w", from, err)
+		return "", fmt.Errorf("copy %q: %w", from, err)
 	}
 	var there unix.Stat_t
 	if err := unix.Lstat(to, &there); err == nil && there.Mode == unix.S_IFREG|0o755 && trust.Check(to, &there, trust.Options{}) == nil {
 		if have, err := readProgram(to); err == nil && bytes.Equal(have, data) {
-			return "as it was", nil
+			return "unchanged", nil
 		}
 	}
 	if err := hostfs.Host().Replace(to, data, hostfs.Own(0o755)); err != nil {
-		return "", fmt.Errorf("install %q: %w", to, err)
+		return "", fmt.Errorf("copy %q: %w", to, err)
 	}
-	return "installed", nil
+	return "copied", nil
 }
 
 func readProgram(file string) ([]byte, error) {
