@@ -92,16 +92,16 @@ type commandLine struct {
 
 func (l *commandLine) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&l.configFile, "config", "", "configuration `file` (default "+config.DefaultPath+", when it exists)")
-	f.StringVar(&l.opts.ConfigName, "config-name", "", "what refusals call the configuration, as \"ConfigMap NAMESPACE/NAME\" (default: its file)")
+	f.StringVar(&l.opts.ConfigName, "config-name", "", "`name` of the configuration in denials, such as \"ConfigMap NAMESPACE/NAME\" (default: its file)")
 	f.StringVar(&l.opts.ConfigCopy, "config-copy", config.DefaultCopyPath, "`file` that keeps the last good configuration, which is in force while the configuration file is faulty when the plugin starts; \"\" keeps none")
-	f.StringVar(&l.opts.Socket, "nri-socket", "", "NRI socket of the runtime (default "+api.DefaultSocketPath+")")
-	f.StringVar(&l.opts.Index, "index", "50", "two digits: the plugin's place in the order of plugins")
-	f.StringVar(&l.opts.Name, "name", "jackfield", "name to register under")
+	f.StringVar(&l.opts.Socket, "nri-socket", "", "NRI `socket` of the runtime (default "+api.DefaultSocketPath+")")
+	f.StringVar(&l.opts.Index, "index", "50", "the plugin's place in the order of plugins, two digits `NN`")
+	f.StringVar(&l.opts.Name, "name", "jackfield", "`name` to register under")
 	f.StringVar(&l.root, "root", "/", "take all host paths below this `directory`")
 	f.BoolVar(&l.leastPrivilege, "least-privilege", false, "give up all capabilities but those that are needed")
 	f.StringVar(&l.probed, "probe", "", "do not run the plugin: ask a running one at this `URL`, as http://127.0.0.1:9480/readyz, print the answer and fail unless it is 200")
-	f.StringVar(&l.logLevel, "log-level", "info", "error, warning, info or debug")
-	f.StringVar(&l.logFormat, "log-format", "text", "text or json")
+	f.StringVar(&l.logLevel, "log-level", "info", "`level`: error, warning, info or debug")
+	f.StringVar(&l.logFormat, "log-format", "text", "`format`: text or json")
 }
 
 // runPlugin runs the plugin as the flags say, until ctx ends.

@@ -83,7 +83,7 @@ func transientCommand(env Env) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&alive, "alive", "", "`file` with the IDs of the owners that live, - for standard input")
-	cmd.Flags().DurationVar(&age, "older-than", orphans.DefaultAge, "with --alive, the least `age` of a file")
+	cmd.Flags().DurationVar(&age, "older-than", orphans.DefaultAge, "with --alive, list only files that are older than this `DURATION`")
 	cmd.Flags().BoolVar(&remove, "remove", false, "remove the files of owners that are gone, and print their paths")
 	n.addFlags(cmd)
 	return cmd

@@ -69,7 +69,7 @@ func infoCleanCommand(env Env) *cobra.Command {
 	c.device.addFlags(cmd)
 	cmd.Flags().BoolVar(&c.orphans, "orphans", false, "the files of all sandboxes that are not to be kept")
 	cmd.Flags().StringSliceVar(&c.keep, "keep-sandboxes", nil, "`IDs` of the sandboxes that live, - for standard input")
-	cmd.Flags().DurationVar(&c.age, "older-than", orphans.DefaultAge, "with --orphans, the least `age` of a file to remove")
+	cmd.Flags().DurationVar(&c.age, "older-than", orphans.DefaultAge, "with --orphans, remove only files that are older than this `DURATION`")
 	cmd.Flags().BoolVar(&c.dryRun, "dry-run", false, "print what would be removed, and remove nothing")
 	n.addFlags(cmd)
 	return cmd

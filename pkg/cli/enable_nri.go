@@ -53,7 +53,7 @@ func enableNRICommand(env Env) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return e.enableInRuntime(cmd, env) },
 	}
 	f := cmd.Flags()
-	f.StringVar(&e.runtime, "runtime", "", "containerd or cri-o (default: the one that has a configuration or a socket here)")
+	f.StringVar(&e.runtime, "runtime", "", "`runtime` to configure: containerd or cri-o (default: the one that has a configuration or a socket here)")
 	f.StringVar(&e.file, "config", "", "`file` to change, a host path (default "+runtimeconfig.ContainerdFile+", or "+runtimeconfig.CRIODropIn+")")
 	f.BoolVar(&e.restart, "restart", false, "restart the runtime's systemd unit when the file was changed")
 	f.BoolVar(&e.dryRun, "dry-run", false, "print the change, and change nothing")

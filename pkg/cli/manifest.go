@@ -54,7 +54,7 @@ type manifestFlags struct {
 func (m *manifestFlags) addFlags(cmd *cobra.Command) {
 	const use = "`file` with pods or workloads, a directory of such files, or - for standard input; may be repeated"
 	cmd.Flags().StringArrayVarP(&m.files, "filename", "f", nil, use)
-	cmd.Flags().StringArrayVar(&m.pods, "pod", nil, "the same as -f")
+	cmd.Flags().StringArrayVar(&m.pods, "pod", nil, "`file`, as of -f")
 }
 
 // checkFlags adds the file arguments. It refuses an empty name, and standard input named twice.

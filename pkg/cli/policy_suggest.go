@@ -56,7 +56,7 @@ func policySuggestCommand(env Env) *cobra.Command {
 	}
 	n.addFlags(cmd)
 	f := cmd.Flags()
-	f.DurationVar(&since, "since", 0, "read the lines of this last `time` only, such as 24h; 0 for all")
+	f.DurationVar(&since, "since", 0, "read only the lines of the last `DURATION`, such as 24h; 0 for all")
 	f.StringVarP(&log.Namespace, "namespace", "n", "", "only this `namespace`")
 	return cmd
 }

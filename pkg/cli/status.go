@@ -37,7 +37,7 @@ func (q *statusQuery) addFlags(cmd *cobra.Command, formats ...string) {
 	q.host.addFlags(cmd)
 	q.out.addFlag(cmd, formats...)
 	cmd.Flags().BoolVarP(&q.watch, "watch", "w", false, "print again after each change, until Ctrl-C; on a terminal, in place")
-	cmd.Flags().DurationVar(&q.interval, "interval", 2*time.Second, "`time` between two questions of --watch")
+	cmd.Flags().DurationVar(&q.interval, "interval", 2*time.Second, "`DURATION` between two requests of --watch")
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, word string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
@@ -177,7 +177,7 @@ func statusCommand(env Env) *cobra.Command {
 		},
 	}
 	q.addFlags(cmd)
-	cmd.Flags().DurationVar(&q.wait, "wait", 0, "wait this `time` at most until jackfield-nri runs with the configuration file")
+	cmd.Flags().DurationVar(&q.wait, "wait", 0, "wait at most this `DURATION` until jackfield-nri runs with the configuration file")
 	return cmd
 }
 

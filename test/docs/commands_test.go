@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/jackfield/jackfield/internal/kubectlplugin"
 	"github.com/jackfield/jackfield/nri"
 	"github.com/jackfield/jackfield/pkg/cli"
 )
@@ -150,6 +151,33 @@ func TestEveryFlagIsDocumented(t *testing.T) {
 		check(cmd)
 	}
 	if checked < 40 {
+		t.Errorf("found only %d flags", checked)
+	}
+}
+
+// The help of a flag has a name for its value, not the name of a Go type.
+func TestFlagValuesHaveNames(t *testing.T) {
+	all := programs()
+	all["kubectl-jackfield"] = kubectlplugin.Command(kubectlplugin.Env{Getenv: func(string) string { return "" }})
+	types := []string{"string", "strings", "stringArray", "stringToString", "int", "uint", "float", "time", "duration"}
+	checked := 0
+	check := func(cmd *cobra.Command, f *pflag.Flag) {
+		checked++
+		if name, _ := pflag.UnquoteUsage(f); slices.Contains(types, name) {
+			t.Errorf("%s: --%s %s: the usage %q has no name for the value", cmd.CommandPath(), f.Name, name, f.Usage)
+		}
+	}
+	var walk func(cmd *cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) { check(cmd, f) })
+		for _, sub := range cmd.Commands() {
+			walk(sub)
+		}
+	}
+	for _, cmd := range all {
+		walk(cmd)
+	}
+	if checked < 100 {
 		t.Errorf("found only %d flags", checked)
 	}
 }
