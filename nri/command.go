@@ -45,7 +45,7 @@ func Command(getenv func(string) string, stderr io.Writer) *cobra.Command {
 			"its plugin directory) hands over the configuration.",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if err := cobra.NoArgs(cmd, args); err != nil {
-				return &UsageError{err}
+				return usageError(err)
 			}
 			return nil
 		},
@@ -63,7 +63,7 @@ func Command(getenv func(string) string, stderr io.Writer) *cobra.Command {
 		},
 	}
 	cmd.SetVersionTemplate("{{.Name}} {{.Version}}\n")
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &UsageError{err} })
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError(err) })
 	line.addFlags(cmd.Flags())
 	return cmd
 }
@@ -138,6 +138,10 @@ type UsageError struct{ Err error }
 
 func (e *UsageError) Error() string { return e.Err.Error() }
 func (e *UsageError) Unwrap() error { return e.Err }
+
+func usageError(err error) error {
+	return &UsageError{fmt.Errorf("%w (run `jackfield-nri --help`)", err)}
+}
 
 // startDone is how long after its start the plugin has read everything.
 const startDone = 2 * time.Second

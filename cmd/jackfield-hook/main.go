@@ -24,5 +24,5 @@ func main() {
 
 func fail(err error) {
 	hook.PrintError(err)
-	os.Exit(1)
+	os.Exit(hook.ExitStatus(err))
 }

@@ -5,6 +5,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os"
 
 	"github.com/jackfield/jackfield/pkg/netavark"
@@ -13,7 +15,13 @@ import (
 // main leaves signals to the kernel: a teardown removes what a killed setup created.
 func main() {
 	p := netavark.Plugin{Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
-	if err := p.Run(context.Background()); err != nil {
+	err := p.Run(context.Background())
+	var usage *netavark.UsageError
+	switch {
+	case errors.As(err, &usage):
+		fmt.Fprintln(os.Stderr, "jackfield-netavark:", err)
+		os.Exit(2)
+	case err != nil:
 		os.Exit(1)
 	}
 }

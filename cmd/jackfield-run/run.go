@@ -26,7 +26,36 @@ const (
 	exitNotFound    = 127
 )
 
-const usage = "usage: jackfield-run [--wait DURATION] [--remove-stale] PROGRAM [ARGUMENT...]"
+const usage = `jackfield-run starts a program in a container, with the arguments that its devices need. It
+is for images without a shell. The program takes the place of jackfield-run.
+
+Usage:
+  jackfield-run [flags] PROGRAM [ARGUMENT...]
+
+In an argument, jackfield-run replaces:
+  $(JACKFIELD_EAL), alone        the EAL arguments of all devices
+  $(JACKFIELD_NET1_EAL), alone   the EAL arguments of interface net1
+  $(NAME)                        the value of the variable NAME
+  $$(NAME)                       the text $(NAME)
+
+Example:
+  jackfield-run --wait=1m /usr/bin/fwd -l 2,3 '$(JACKFIELD_EAL)'
+
+Flags:
+  --remove-stale    remove sockets that the application creates and that a crash left behind
+  --wait DURATION   wait at most this DURATION until the host serves all sockets that it
+                    creates, such as 90s or 1m
+  -h, --help        print this help
+  --version         print the version
+
+Exit status: that of the program; 2 mistake in the command line; 125 no devices, a missing
+variable or a socket that is not served; 126 the program cannot be started; 127 the program
+does not exist.
+Learn more: jackfield-run(1), https://github.com/jackfield/jackfield
+`
+
+// helpHint ends an error in the command line.
+const helpHint = "(run `jackfield-run --help`)"
 
 // run returns if there is no program to start, or it could not be started.
 func run(args []string) (status int, err error) {
@@ -38,15 +67,15 @@ func run(args []string) (status int, err error) {
 	err = flags.Parse(args)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
-		fmt.Println(usage)
+		fmt.Print(usage)
 		return 0, nil
 	case err != nil:
-		return exitUsage, fmt.Errorf("%w; %s", err, usage)
+		return exitUsage, fmt.Errorf("%w %s", err, helpHint)
 	case *showVersion:
 		fmt.Println(version.Line("jackfield-run"))
 		return 0, nil
 	case flags.NArg() == 0:
-		return exitUsage, errors.New("no program; " + usage)
+		return exitUsage, errors.New("PROGRAM is missing " + helpHint)
 	}
 	argv, err := prepare(flags.Args(), *wait, *removeStale)
 	if err != nil {

@@ -29,11 +29,10 @@ func run() int {
 
 func runHook(ctx context.Context, args []string) int {
 	err := hook.Run(ctx, args, hook.Env{Stdin: os.Stdin, Stdout: os.Stdout, Self: hookProgram, Kubelet: podresources.QueryPod})
-	if err == nil {
-		return cli.ExitOK
+	if err != nil {
+		hook.PrintError(err)
 	}
-	hook.PrintError(err)
-	return cli.ExitNo
+	return hook.ExitStatus(err)
 }
 
 // hookProgram returns the path of jackfield-hook, which is installed beside this program.

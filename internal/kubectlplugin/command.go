@@ -83,6 +83,9 @@ func Command(env Env) *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return &failure{text: err.Error(), hint: fmt.Sprintf("run `%s --help`", cmd.CommandPath()), code: exitUsage}
+	})
 	root.SetVersionTemplate("kubectl-jackfield {{.Version}}\n")
 	f := root.PersistentFlags()
 	f.StringVar(&c.kubeconfig, "kubeconfig", "", "kubectl's `file` with clusters and users")

@@ -9,19 +9,32 @@ import (
 	"io"
 	"slices"
 
-	"github.com/containerd/errdefs"
-
 	"github.com/jackfield/jackfield/internal/version"
 )
 
-const usage = `usage: jackfield-hook [--config FILE] [--log FILE|syslog] [STAGE]
+const usage = `jackfield-hook is an OCI hook. The runtime describes a container on standard input. The
+hook delivers the devices and sockets that the container's annotations request and the
+node's policy grants.
 
-An OCI hook. The runtime describes a container on standard input. The hook delivers the
-devices and sockets that the container's annotations ask for and the node's policy
-grants. STAGE is precreate, createRuntime, prestart or poststop. Without STAGE, the hook
-derives it from standard input: an OCI configuration means precreate, the state of a
-stopped container means poststop, any other state means createRuntime.
+Usage:
+  jackfield-hook [flags] [STAGE]
 
+STAGE is precreate, createRuntime, prestart or poststop. Without STAGE, the hook derives
+it from standard input: an OCI configuration means precreate, the state of a stopped
+container means poststop, any other state means createRuntime.
+
+Flags:
+  --config FILE       configuration file, an absolute path
+                      (default /etc/jackfield/config.yaml, when it exists)
+  --container-id ID   name of the container's state on the host
+  --log FILE|syslog   file to append to, or /dev/log
+  --stage STAGE       the same as STAGE
+  -h, --help          print this help
+  --version           print the version
+
+Exit status: 0 delivered, or nothing to do; 1 the container must not start; 2 mistake in
+the command line.
+Learn more: jackfield-hook(8), https://github.com/jackfield/jackfield
 `
 
 // Stage is a point in a container's life at which the hook runs.
@@ -61,18 +74,18 @@ func (h *hook) parseFlags(args []string) (done bool, err error) {
 		_, err := io.WriteString(h.env.Stdout, usage)
 		return true, err
 	case err != nil:
-		return false, fmt.Errorf("%w (the flags are --config, --log, --stage, --container-id, --version and --help): %w", err, errdefs.ErrInvalidArgument)
+		return false, usagef("%w", err)
 	case *showVersion:
 		_, err := fmt.Fprintln(h.env.Stdout, version.Line("jackfield-hook"))
 		return true, err
 	case f.NArg() == 1 && *stage == "":
 		*stage = f.Arg(0)
 	case f.NArg() > 0:
-		return false, fmt.Errorf("found %q, want one stage and no other argument: %w", f.Args(), errdefs.ErrInvalidArgument)
+		return false, usagef("invalid arguments %q: must be one stage at most", f.Args())
 	}
 	h.stage = Stage(*stage)
 	if known := []Stage{"", Precreate, CreateRuntime, Prestart, Poststop}; !slices.Contains(known, h.stage) {
-		return false, fmt.Errorf("stage: found %q, want precreate, createRuntime, prestart or poststop: %w", *stage, errdefs.ErrInvalidArgument)
+		return false, usagef("invalid stage %q: must be precreate, createRuntime, prestart or poststop", *stage)
 	}
 	return false, nil
 }

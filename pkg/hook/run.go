@@ -12,8 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/containerd/errdefs"
-
 	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/internal/rootless"
 	"github.com/jackfield/jackfield/pkg/config"
@@ -58,7 +56,7 @@ type hook struct {
 	store *staging.Store // nil until something is created on the host
 }
 
-// Run runs the hook. The error is for a person: the runtime prints it.
+// Run runs the hook. The error is for a person: the runtime prints it. ExitStatus returns its exit status.
 func Run(ctx context.Context, args []string, env Env) error {
 	h := &hook{env: env, userNS: sync.OnceValues(hostfs.UserNamespace)}
 	if done, err := h.parseFlags(args); err != nil || done {
@@ -108,7 +106,7 @@ func (h *hook) runStage(ctx context.Context) error {
 func (h *hook) loadConfig() error {
 	file := h.configFile
 	if file != "" && !path.IsAbs(file) {
-		return fmt.Errorf("--config: found %q, want an absolute path: %w", file, errdefs.ErrInvalidArgument)
+		return usagef("--config: invalid path %q: must be an absolute path", file)
 	}
 	ns, inside := h.userNS()
 	user, isRootless := rootless.User(h.host, ns, inside)

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"path"
-	"slices"
 	"strings"
 
 	"github.com/containerd/errdefs"
@@ -48,11 +47,12 @@ type Plugin struct {
 }
 
 // Run runs the command of Args. It prints the result or the error to Stdout, as netavark expects them, and returns
-// the error.
+// the error. The caller prints a *UsageError.
 func (p *Plugin) Run(ctx context.Context) error {
 	err := p.runCommand(ctx)
-	if err == nil {
-		return nil
+	var usageErr *UsageError
+	if err == nil || errors.As(err, &usageErr) {
+		return err
 	}
 	message := struct {
 		Error string `json:"error"`
@@ -84,9 +84,8 @@ func (p *Plugin) print(v any) error {
 }
 
 func (p *Plugin) runCommand(ctx context.Context) error {
-	if slices.Equal(p.Args, []string{"--version"}) {
-		_, err := fmt.Fprintln(p.Stdout, buildinfo.Line(program))
-		return err
+	if len(p.Args) > 0 && strings.HasPrefix(p.Args[0], "-") {
+		return p.runFlag(p.Args[0])
 	}
 	command, arguments := "info", 0
 	if len(p.Args) > 0 {
@@ -114,6 +113,19 @@ func (p *Plugin) runCommand(ctx context.Context) error {
 		return p.setUp(ctx, data, p.Args[1])
 	}
 	return p.tearDown(ctx, data, p.Args[1])
+}
+
+// runFlag prints the help or the version.
+func (p *Plugin) runFlag(flag string) (err error) {
+	switch flag {
+	case "--help", "-h":
+		_, err = io.WriteString(p.Stdout, usage)
+	case "--version":
+		_, err = fmt.Fprintln(p.Stdout, buildinfo.Line(program))
+	default:
+		err = &UsageError{fmt.Errorf("unknown flag %s (run `%s --help`)", diag.Quote(flag), program)}
+	}
+	return err
 }
 
 // locate sets the attachment's directories and its configuration file from the node's configuration, or from that of

@@ -108,6 +108,9 @@ CNI_COMMAND, CNI_CONTAINERID, CNI_NETNS, CNI_IFNAME, CNI_ARGS, CNI_PATH, CNI_NET
 
 1
 : an error, which is printed to standard output as netavark requires
+
+2
+: the command line has an unknown flag
 `,
 		},
 		{
