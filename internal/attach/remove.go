@@ -257,7 +257,7 @@ func (t *Attachment) removeOwnInfoFiles(key cnirecord.Key) error {
 
 // removeDamagedInfo removes unreadable device-info files with the names of an attachment without a usable record: the file
 // that the runtime names, and <namespace>-<network>-<container ID>_<interface>. Such a file would block an Add with the
-// same names.
+// same names. A network can name a file of another attachment, which stays.
 func (t *Attachment) removeDamagedInfo(key cnirecord.Key) error {
 	dir := deviceinfo.CNIDir{Root: t.Root, Dir: t.InfoDir}
 	files, err := dir.List()
@@ -268,7 +268,7 @@ func (t *Attachment) removeDamagedInfo(key cnirecord.Key) error {
 	for _, f := range files {
 		name := path.Base(f.File)
 		namespace, isOwn := strings.CutSuffix(name, "-"+key.Network+"-"+key.ContainerID+"_"+key.Interface)
-		isNamed := key == t.Key && name == path.Base(t.InfoFile)
+		isNamed := key == t.Key && name == path.Base(t.InfoFile) && isInfoFileOf(key, name)
 		if errdefs.IsInvalidArgument(f.Err) && (isNamed || isOwn && kubename.IsLabel(namespace)) {
 			fmt.Fprintf(t.Log, "%s: removing unreadable device-info file %q: %v\n", t.Program, f.File, f.Err)
 			errs = append(errs, ioError("device-info", dir.Remove(name)))

@@ -205,3 +205,17 @@ func TestUnreadableDeviceInfoOfAttachment(t *testing.T) {
 		}
 	}
 }
+
+// DEL removes no unreadable device-info file of another attachment, although the network names it.
+func TestDelKeepsUnreadableDeviceInfoOfAnotherAttachment(t *testing.T) {
+	const infoDir = "/var/run/k8s.cni.cncf.io/devinfo/cni/"
+	other := "victim-fast-" + strings.Repeat("a", 64) + "_net1"
+	for _, name := range []string{other, "apps-fast-" + testID + "_net2", "unrelated"} {
+		n := newNode(t)
+		n.write(infoDir+name, "")
+		n.mustRun(env("DEL"), confWith(`, "runtimeConfig": {"CNIDeviceInfoFile": "`+infoDir+name+`"}`))
+		if left := n.files(); len(left) != 1 {
+			t.Errorf("%s: DEL left %q", name, left)
+		}
+	}
+}

@@ -43,12 +43,15 @@ type attacker struct {
 func newAttacker(t *testing.T, h *e2e.H, user int64) *attacker {
 	h.StartPlugin(node.PluginOptions{Config: nriConfig})
 	h.MkdirAll(volume)
-	for _, dir := range []string{target + "/tree/below", claimsDir} {
+	for _, dir := range []string{target + "/tree/below", claimsDir, devinfoDir} {
 		h.MkdirAll(dir)
 	}
-	for _, file := range []string{target + "/passwd", target + "/x.sh", target + "/tree/below/file", claimsDir + "/%2Frun%2Fvsw%2Fvictim-" + victimID + "_net1"} {
+	precious := []string{target + "/passwd", target + "/x.sh", target + "/tree/below/file", victimClaim, victimDamaged}
+	for _, file := range precious {
 		h.WriteFile(file, "precious")
 	}
+	h.WriteFile(victimInfo, `{"type": "vhost-user", "version": "1.1.0",
+		"vhost-user": {"mode": "server", "path": "/run/vsw/victim/s"}}`)
 	if err := os.Chmod(volume, 0o777); err != nil {
 		t.Fatal(err)
 	}
@@ -67,6 +70,11 @@ func newAttacker(t *testing.T, h *e2e.H, user int64) *attacker {
 const (
 	claimsDir = "/run/jackfield/claims"
 	victimID  = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+
+	// Files of another tenant's pod: a claim of a directory, a device-info file, and a damaged one.
+	victimClaim   = claimsDir + "/%2Frun%2Fvsw%2Fvictim-" + victimID + "_net1"
+	victimInfo    = devinfoDir + "/victim-fast-" + victimID + "_net1"
+	victimDamaged = devinfoDir + "/damaged-fast-" + victimID + "_net1"
 )
 
 // sh runs a command in the attacker's container, in the volume.
@@ -157,6 +165,14 @@ func TestAuthorOfNetworkOwnsNothingOfTheHost(t *testing.T) {
 				a.attack(`, "deviceInfoDir": "` + volume + `/d", "runtimeConfig": {"CNIDeviceInfoFile": "` + volume + `/d/new.sh"}`)
 				a.attack(`, "deviceInfoDir": "` + volume + `/d", "runtimeConfig": {"CNIDeviceInfoFile": "` + volume + `/d/x.sh"}`)
 				a.attack(`, "runtimeConfig": {"CNIDeviceInfoFile": "` + target + `/x.sh"}`)
+
+				// The network chooses the runtime's file: the claim or the device-info file of another pod.
+				for _, file := range []string{victimClaim, victimInfo, victimDamaged} {
+					named := `, "runtimeConfig": {"CNIDeviceInfoFile": "` + file + `"}`
+					a.attack(named)
+					a.attack(`, "capabilities": {"CNIDeviceInfoFile": true}` + named)
+					a.attack(`, "deviceInfoDir": "` + filepath.Dir(file) + `"` + named)
+				}
 
 				// A forged record that names a file and a tree of the host, with a claim of the tree.
 				a.write("forged"+name, a.record(`"deviceInfoDir": "`+target+`", "deviceInfoFile": "passwd", "socketDir": "`+target+`",
