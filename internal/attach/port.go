@@ -329,6 +329,17 @@ func (t *Attachment) listPorts(ctx context.Context, file, name string) (vswitch.
 	return driver, ports, t.switchError(err)
 }
 
+// checkResponding checks a switch of which the list of ports does not show that it works.
+func (t *Attachment) checkResponding(ctx context.Context, driver vswitch.Driver) error {
+	responder, ok := driver.(vswitch.Responder)
+	if !ok {
+		return nil
+	}
+	ctx, cancel := t.limitSwitch(ctx)
+	defer cancel()
+	return t.switchError(responder.CheckResponding(ctx))
+}
+
 // collectPorts removes the network's ports that are not in valid and have no record: their record was lost. A
 // port is recorded before it is created, so the ports are listed first.
 func (t *Attachment) collectPorts(ctx context.Context, st *cnirecord.Store, valid map[cnirecord.Key]bool) error {
@@ -410,7 +421,11 @@ func (t *Attachment) checkSwitch(ctx context.Context) (configFile string, err er
 	if t.Port.Vswitch == "" {
 		return "", nil
 	}
-	if _, _, err = t.listPorts(ctx, t.ConfigFile, t.Port.Vswitch); err == nil {
+	driver, _, err := t.listPorts(ctx, t.ConfigFile, t.Port.Vswitch)
+	if err == nil {
+		err = t.checkResponding(ctx, driver)
+	}
+	if err == nil {
 		return t.loadedFile, nil
 	}
 	code, msg := uint(codeUnavailable), "the plugin is not available"

@@ -225,6 +225,23 @@ func TestHungSwitchEndsWithTryAgain(t *testing.T) {
 	n.checkNothingLeft("DEL")
 }
 
+// The database's server answers while ovs-vswitchd hangs.
+func TestStatusReportsHungSwitch(t *testing.T) {
+	n := newNode(t)
+	network := conf(server + `, "timeout": "3s"`)
+	n.mustRun(environ("ADD", "c1"), network)
+	n.s.SignalSwitch(syscall.SIGSTOP)
+	begin := time.Now()
+	a := n.run(environ("STATUS", ""), network)
+	n.s.SignalSwitch(syscall.SIGCONT)
+	if took := time.Since(begin); a.Code != 51 || !strings.Contains(a.Details, "ovs-vswitchd has not processed the change") || took > time.Minute {
+		t.Errorf("%s, after %s", a, took)
+	}
+	n.mustRun(environ("STATUS", ""), network)
+	n.mustRun(environ("DEL", "c1"), network)
+	n.checkNothingLeft("DEL")
+}
+
 func TestDelKeepsRecordWhileSwitchIsNotConfigured(t *testing.T) {
 	n := newNode(t)
 	n.mustRun(environ("ADD", "c1"), conf(server))
