@@ -11,6 +11,7 @@ import (
 	"sort"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/containernetworking/cni/pkg/types"
 
@@ -38,6 +39,7 @@ type node struct {
 	host hostfs.Root
 
 	reached func(step string) // is called with each step, unless nil
+	maxTime time.Duration     // of every operation but ADD; 0 for the default
 }
 
 func newNode(t *testing.T) *node {
@@ -80,7 +82,7 @@ func env(command string, more ...string) []string {
 func (n *node) run(environ []string, conf string) answer {
 	n.t.Helper()
 	var out, stderr bytes.Buffer
-	p := Plugin{Environ: environ, Stdin: strings.NewReader(conf), Stdout: &out, Stderr: &stderr, Host: n.host, reached: n.reached}
+	p := Plugin{Environ: environ, Stdin: strings.NewReader(conf), Stdout: &out, Stderr: &stderr, Host: n.host, reached: n.reached, maxTime: n.maxTime}
 	err := p.Run(context.Background())
 	a := answer{out: out.String(), stderr: stderr.String()}
 	if err == nil {

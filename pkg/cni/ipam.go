@@ -61,7 +61,7 @@ func (c *call) runIPAM(ctx context.Context, command string, more ...string) ([]b
 			continue
 		}
 		if err != nil && ctx.Err() != nil {
-			return nil, attach.Fail(types.ErrTryAgainLater, "IPAM plugin "+name+" timed out", "%s: the operation has taken longer than timeout of the configuration", command)
+			return nil, attach.Fail(types.ErrTryAgainLater, "IPAM plugin "+name+" timed out", "%s exceeded the time limit of the operation", command)
 		}
 		if err != nil {
 			return nil, ipamError(command, name, out.Bytes(), said.String(), err)

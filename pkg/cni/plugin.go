@@ -11,6 +11,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
@@ -44,6 +45,8 @@ type Plugin struct {
 
 	// reached is called at each step. Tests stop the plugin there.
 	reached func(step string)
+	// maxTime replaces maxOperationTime in tests.
+	maxTime time.Duration
 }
 
 // call is one running operation.
@@ -155,7 +158,7 @@ func (c *call) dispatch() error {
 		return attach.Fail(codeConfig, "invalid network configuration: ipam", "jackfield-cni was started by the IPAM plugin of its own network: use an IPAM plugin that does not run jackfield-cni")
 	}
 	if c.command != "ADD" {
-		limited, cancel := context.WithTimeout(c.ctx, maxOperationTime)
+		limited, cancel := context.WithTimeout(c.ctx, cmp.Or(c.maxTime, maxOperationTime))
 		defer cancel()
 		c.ctx = limited
 	}
