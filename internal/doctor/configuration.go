@@ -12,11 +12,10 @@ import (
 	"github.com/jackfield/jackfield/pkg/policy"
 )
 
-// readConfig reads Jackfield's configuration. On this host the file's owner is checked, as
-// jackfield-nri does.
+// readConfig reads Jackfield's configuration. The file's owner is checked, because jackfield-nri does so.
 func (d *doctor) readConfig() {
 	d.configFiles().Reading(d.configFile())
-	cfg, err := config.LoadOrDefault(d.Host, d.ConfigFile, config.Options{RequireOwner: d.Host.IsLive()})
+	cfg, err := config.LoadOrDefault(d.Host, d.ConfigFile, config.Options{RequireOwner: true})
 	if err != nil {
 		d.reportConfigError(err)
 		return

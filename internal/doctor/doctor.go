@@ -197,7 +197,7 @@ func OpenRegistry(host hostfs.Root, cfg *config.Config, specDirs string, watch b
 	if dirs == nil {
 		dirs = cfg.CDI.SpecDirs
 	}
-	return cdiregistry.New(host, dirs, cdiregistry.Options{Extensions: cfg.CDI.Extensions, DisableWatch: !watch, TrustAnyone: !host.IsLive()})
+	return cdiregistry.New(host, dirs, cdiregistry.Options{Extensions: cfg.CDI.Extensions, DisableWatch: !watch})
 }
 
 // configFiles returns access to the runtimes' configuration files that notes which file is being read.

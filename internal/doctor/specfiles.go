@@ -88,7 +88,7 @@ func (d *doctor) compareRuntimeDirs() {
 
 // checkReferences returns the host paths of a CDI file that the host lacks, as `jackfield validate` does.
 func (d *doctor) checkReferences(file string) (faults []fileFault) {
-	found, err := cdiregistry.ValidateFile(d.Host, file, cdiregistry.ValidateOptions{CheckHost: true, TrustAnyone: !d.Host.IsLive()})
+	found, err := cdiregistry.ValidateFile(d.Host, file, cdiregistry.ValidateOptions{CheckHost: true})
 	if err != nil {
 		return []fileFault{{file: file, err: err}}
 	}
@@ -105,7 +105,7 @@ func (d *doctor) checkHooks() {
 	if len(d.cfg.Hooks.Dirs) == 0 {
 		return
 	}
-	s := hooksd.New(d.Host, d.cfg.Hooks.Dirs, hooksd.Options{TrustAnyone: !d.Host.IsLive()}).Snapshot()
+	s := hooksd.New(d.Host, d.cfg.Hooks.Dirs, hooksd.Options{}).Snapshot()
 	var faults []fileFault
 	for _, p := range s.Problems {
 		fault := *p

@@ -77,7 +77,7 @@ func (d *doctor) checkDirMode(check, what, dir string, st *unix.Stat_t) {
 		return
 	}
 	// jackfield-nri refuses a sticky state directory, too.
-	bad := trust.Check(dir, st, trust.Options{AnyOwner: !d.Host.IsLive(), Sticky: check == "sockets"})
+	bad := trust.Check(dir, st, trust.Options{Sticky: check == "sockets"})
 	if bad == nil {
 		d.reportOK(check, "the %s %s has mode %04o", what, dir, st.Mode&0o7777)
 		return

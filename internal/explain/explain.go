@@ -98,8 +98,8 @@ func New(opts Options) (*Explainer, error) {
 	})
 	ledger := new(resolve.Ledger)
 	engine, err := resolve.New(opts.Host, opts.Config, resolve.Options{
-		Ledger: ledger, Once: true, Kubelet: podresources.QueryPod, Staged: staged, TrustAnyone: !opts.Host.IsLive(),
-		Hooks:    hooksd.New(opts.Host, opts.Config.Hooks.Dirs, hooksd.Options{TrustAnyone: !opts.Host.IsLive()}).Hooks,
+		Ledger: ledger, Once: true, Kubelet: podresources.QueryPod, Staged: staged,
+		Hooks:    hooksd.New(opts.Host, opts.Config.Hooks.Dirs, hooksd.Options{}).Hooks,
 		SpecDirs: dirs, ForAdministrator: true,
 	})
 	if err != nil {

@@ -35,7 +35,7 @@ func (v *Validator) checkSpec(t text) (content string, found diag.List) {
 	if !slices.Contains(v.specExts, t.ext) {
 		found = diag.List{{File: t.name, Severity: diag.SeverityWarning, Rule: "is not read under this name: cdi.extensions of the configuration has " + strings.Join(v.specExts, ", ")}}
 	}
-	all, err := cdiregistry.ValidateFile(v.host, t.hostPath, cdiregistry.ValidateOptions{CheckHost: v.checkHost, TrustAnyone: v.trustAnyone})
+	all, err := cdiregistry.ValidateFile(v.host, t.hostPath, cdiregistry.ValidateOptions{CheckHost: v.checkHost, TrustAnyone: !v.checkHost})
 	return content, append(found, v.rateFindings(t, all, err)...)
 }
 
@@ -45,7 +45,7 @@ func (v *Validator) checkHook(t text) (content string, found diag.List) {
 	if t.hostPath == "" {
 		_, found = hooksd.Parse(t.data, t.name)
 	} else {
-		found, err = hooksd.ValidateFile(v.host, t.hostPath, hooksd.Options{TrustAnyone: v.trustAnyone}, v.checkHost)
+		found, err = hooksd.ValidateFile(v.host, t.hostPath, hooksd.Options{TrustAnyone: !v.checkHost}, v.checkHost)
 	}
 	return "1 hook", v.rateFindings(t, found, err)
 }
@@ -68,7 +68,9 @@ func (v *Validator) rateFindings(t text, all diag.List, err error) diag.List {
 // findConflicts returns the files of a directory that declare the same devices: each is valid alone,
 // and none of the devices can be used.
 func (v *Validator) findConflicts(dir, name string) (files []File) {
-	registry, err := cdiregistry.New(v.host, []string{dir}, cdiregistry.Options{Extensions: v.specExts, DisableWatch: true, TrustAnyone: v.trustAnyone || !v.isReadDir(dir)})
+	registry, err := cdiregistry.New(v.host, []string{dir}, cdiregistry.Options{
+		Extensions: v.specExts, DisableWatch: true, TrustAnyone: !v.checkHost || !v.isReadDir(dir),
+	})
 	if err != nil {
 		return []File{{Name: name, Findings: diag.List{diag.Unreadable(name, err)}}}
 	}
@@ -139,8 +141,8 @@ func (v *Validator) checkConfig(t text) (content string, found diag.List) {
 	if err != nil {
 		return "", diag.InFile(t.name, err)
 	}
-	if t.hostPath != "" && !v.trustAnyone {
-		if _, err := config.Load(v.host, t.hostPath, config.Options{}); err != nil {
+	if t.hostPath != "" && v.checkHost {
+		if _, err := config.Load(v.host, t.hostPath, config.Options{RequireOwner: true}); err != nil {
 			fault := &diag.Diagnostic{File: t.name, Severity: diag.SeverityWarning, Rule: "cannot be read as the node's configuration: " + diag.ErrorText(err)}
 			if t.hostPath == config.DefaultPath {
 				fault = diag.Unreadable(t.name, err)

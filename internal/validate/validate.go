@@ -26,12 +26,11 @@ const (
 
 // Validator checks files of one host.
 type Validator struct {
-	host        hostfs.Root
-	checkHost   bool     // also what depends on the host: owners and modes of files, and what files refer to
-	trustAnyone bool     // owners and modes of files are not checked
-	readDirs    []string // whose CDI and hooks.d files this host reads, symlinks resolved
-	specExts    []string // extensions of the CDI files that this host reads
-	as          format   // of every file, as the caller says; formatUnknown to detect it
+	host      hostfs.Root
+	checkHost bool     // also what depends on the host: owners and modes of files, and what files refer to
+	readDirs  []string // whose CDI and hooks.d files this host reads, symlinks resolved
+	specExts  []string // extensions of the CDI files that this host reads
+	as        format   // of every file, as the caller says; formatUnknown to detect it
 }
 
 // File is a file that was checked, or one whose devices another file of its directory declares, too.
@@ -61,7 +60,7 @@ func New(host hostfs.Root, specDirs, as string, checkHost bool) (*Validator, err
 	if dirs == nil {
 		dirs = cfg.CDI.SpecDirs
 	}
-	v := &Validator{host: host, checkHost: checkHost, trustAnyone: !checkHost || !host.IsLive(), specExts: cfg.CDI.Extensions, as: formatsByName[as]}
+	v := &Validator{host: host, checkHost: checkHost, specExts: cfg.CDI.Extensions, as: formatsByName[as]}
 	for _, dir := range slices.Concat(dirs, cfg.Hooks.Dirs, []string{"/etc/containers/oci/hooks.d", "/usr/share/containers/oci/hooks.d"}) {
 		v.readDirs = append(v.readDirs, v.host.Canonical(dir))
 	}

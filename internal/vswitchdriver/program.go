@@ -31,9 +31,6 @@ func CheckProgram(host hostfs.Root, v config.Vswitch) error {
 	case st.Mode&0o111 == 0:
 		return errdefs.ErrPermissionDenied.WithMessage("the file is not executable")
 	}
-	if !host.IsLive() {
-		return nil // the owners in a tree are not the host's
-	}
 	err = trust.CheckProgram(host, v.Grcli)
 	var fault *trust.Error
 	if errors.As(err, &fault) {

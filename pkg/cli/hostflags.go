@@ -20,7 +20,7 @@ import (
 // hostFlags select the host and the configuration that a command reads.
 type hostFlags struct {
 	configFile, root string
-	requireOwner     bool // the file of configFile must belong to root or to this process's user
+	requireOwner     bool // also the file of --config must belong to root or to this process's user
 }
 
 // localNode is the host and its configuration.
@@ -50,11 +50,17 @@ func (n *hostFlags) openHost(cmd *cobra.Command) (hostfs.Root, error) {
 	return host, nil
 }
 
+// loadConfig reads the configuration. The host's own file must have the owner that jackfield-nri requires. The file of
+// --config can be another user's draft, unless the command injects by it.
+func (n *hostFlags) loadConfig(host hostfs.Root) (*config.Config, error) {
+	return config.LoadOrDefault(host, n.configFile, config.Options{RequireOwner: n.requireOwner || n.configFile == ""})
+}
+
 // openNode returns the host with the configuration of the flag, which is a path of the caller, or with the host's own
 // if it exists, or else with the default.
 func (n *hostFlags) openNode(cmd *cobra.Command) (local localNode, err error) {
 	if local.host, err = n.openHost(cmd); err == nil {
-		local.cfg, err = config.LoadOrDefault(local.host, n.configFile, config.Options{RequireOwner: n.requireOwner && n.configFile != ""})
+		local.cfg, err = n.loadConfig(local.host)
 	}
 	return local, err
 }
@@ -65,7 +71,7 @@ func (n *hostFlags) openInForce(cmd *cobra.Command, env Env) (local localNode, e
 	if local.host, err = n.openHost(cmd); err != nil {
 		return local, err
 	}
-	local.cfg, err = config.LoadOrDefault(local.host, n.configFile, config.Options{})
+	local.cfg, err = n.loadConfig(local.host)
 	if err == nil {
 		_, err = local.cfg.CompilePolicy("")
 	}

@@ -176,3 +176,29 @@ func TestInjectNewFileHonoursUmask(t *testing.T) {
 		t.Errorf("%v, %v", st, err)
 	}
 }
+
+// Root injects and removes by a configuration of root only: another user's would grant everything.
+func TestInjectRefusesConfigurationOfAnotherUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give a file to another user")
+	}
+	in := newInjector(t)
+	in.write("b/config.json", smallSpec, 0o644)
+	const rules = "policy: {rules: [{name: r, for: {namespaces: [\"\"]}, allow: {cdi: [\"*\"]}}]}\n"
+	in.write("config.yaml", "stateDir: "+in.path("state")+"\n"+rules, 0o644)
+	runs := [][]string{{"--bundle", in.path("b"), "--cdi-device", "v.com/c=a"}, {"--remove", "--container-id", "x"}}
+	for _, args := range runs {
+		if code := in.run(append(args, "--config", in.path("config.yaml"))...); code != ExitOK {
+			t.Fatalf("%v with a configuration of root: %d: %s", args, code, in.stderr.String())
+		}
+	}
+	if err := os.Chown(in.path("config.yaml"), 12345, -1); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range runs {
+		code := in.run(append(args, "--config", in.path("config.yaml"))...)
+		if code != ExitError || !strings.Contains(in.stderr.String(), "owned by uid 12345") {
+			t.Errorf("%v: %d: %s", args, code, in.stderr.String())
+		}
+	}
+}

@@ -55,7 +55,7 @@ func (q *statusQuery) run(cmd *cobra.Command, args []string, answer func(*status
 	if err != nil {
 		return err
 	}
-	if _, err := config.LoadOrDefault(host, q.host.configFile, config.Options{}); err != nil {
+	if _, err := q.host.loadConfig(host); err != nil {
 		q.env.message("warning: %v", err)
 	}
 	ask := func() (any, string, error) {
@@ -87,7 +87,7 @@ func (q *statusQuery) run(cmd *cobra.Command, args []string, answer func(*status
 
 // awaitConfig waits until the daemon runs with the configuration file. The error is errAnswerNo after a message.
 func (q *statusQuery) awaitConfig(ctx context.Context, host hostfs.Root) error {
-	cfg, err := config.LoadOrDefault(host, q.host.configFile, config.Options{})
+	cfg, err := q.host.loadConfig(host)
 	if err == nil {
 		_, err = cfg.CompilePolicy("")
 	}

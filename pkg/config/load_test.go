@@ -115,3 +115,27 @@ func TestLoadOrCopyRequiresOwner(t *testing.T) {
 		t.Errorf("a file of another user: %v", err)
 	}
 }
+
+// The copy grants as the file does, so another user's is refused.
+func TestLoadCopyRequiresOwner(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give a file to another user")
+	}
+	dir := t.TempDir()
+	host, err := hostfs.New(dir)
+	if err = errors.Join(err, os.MkdirAll(filepath.Join(dir, "run/jackfield"), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	if err := WriteCopy(host, DefaultCopyPath, DefaultPath, []byte("stateDir: /run/x\n")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := LoadCopy(host, DefaultCopyPath, DefaultPath); err != nil {
+		t.Errorf("a copy of root: %v", err)
+	}
+	if err := os.Chown(filepath.Join(dir, DefaultCopyPath), 12345, -1); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := LoadCopy(host, DefaultCopyPath, DefaultPath); !errdefs.IsPermissionDenied(err) {
+		t.Errorf("a copy of another user: %v", err)
+	}
+}

@@ -11,6 +11,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/containerd/errdefs"
 )
 
 // testHost is a host with a configuration and one CDI device.
@@ -237,5 +239,29 @@ func TestAskedByRefusesRequestsOfImages(t *testing.T) {
 	state := `{"ociVersion":"1.0.2","id":"x","status":"creating","pid":1,"bundle":"/nowhere","annotations":{` + requests + `}}`
 	if _, err := w.run(state, "createRuntime"); err == nil || !strings.Contains(err.Error(), "hook.askedBy") {
 		t.Errorf("createRuntime: %v", err)
+	}
+}
+
+// The hook runs as root. A configuration of another user would grant this user's containers everything.
+func TestConfigurationOfAnotherUserIsRefused(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give a file to another user")
+	}
+	w := newTestHost(t)
+	const spec = `{"ociVersion":"1.0.2","process":{},"root":{"path":"/r"},"linux":{},
+		"annotations":{"devices.jackfield.dev":"v.com/c=a"}}`
+	if out, err := w.run(spec, "precreate"); err != nil || !strings.Contains(out, `"V=a"`) {
+		t.Fatalf("with a configuration of root: %v: %s", err, out)
+	}
+	if err := os.Chown(filepath.Join(w.dir, "config.yaml"), 12345, -1); err != nil {
+		t.Fatal(err)
+	}
+	state := `{"ociVersion":"1.0.2","id":"c","status":"creating","pid":1,"bundle":"` + w.dir + `"}`
+	stopped := strings.Replace(state, "creating", "stopped", 1)
+	for stage, stdin := range map[string]string{"precreate": spec, "createRuntime": state, "poststop": stopped} {
+		out, err := w.run(stdin, stage)
+		if out != "" || !errdefs.IsPermissionDenied(err) || !strings.Contains(err.Error(), "uid 12345") {
+			t.Errorf("%s: %v: %s", stage, err, out)
+		}
 	}
 }

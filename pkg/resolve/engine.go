@@ -26,9 +26,6 @@ type Options struct {
 	AllowAll bool
 	// Once is for a process that resolves one request and exits: it watches nothing.
 	Once bool
-	// TrustAnyone also reads CDI files that other users can write, for a tree of files that no node
-	// uses.
-	TrustAnyone bool
 	// Staged reports whether sockets are bound in the staging directory (staging.ModeMount). Otherwise
 	// the runtime binds their directories. nil means that they are not.
 	Staged func() bool
@@ -93,7 +90,7 @@ func New(host hostfs.Root, cfg *config.Config, opts Options) (*Engine, error) {
 	} else if e.policy, err = cfg.CompilePolicy(opts.ConfigName); err != nil {
 		return nil, err
 	}
-	e.registry, err = cdiregistry.New(host, opts.SpecDirs, cdiregistry.Options{Extensions: cfg.CDI.Extensions, TrustAnyone: opts.TrustAnyone, DisableWatch: opts.Once})
+	e.registry, err = cdiregistry.New(host, opts.SpecDirs, cdiregistry.Options{Extensions: cfg.CDI.Extensions, DisableWatch: opts.Once})
 	if err != nil {
 		return nil, err
 	}
