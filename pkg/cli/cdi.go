@@ -68,12 +68,19 @@ func transientCommand(env Env) *cobra.Command {
 			}
 			defer registry.Close()
 			list := orphans.TransientSpecs(registry.Snapshot())
+			none := "no CDI files of containers or claims"
 			if alive != "" {
 				ids, err := readIDs(env, alive)
 				if err != nil {
 					return err
 				}
 				list = orphans.WithoutOwner(list, ids, time.Now().Add(-age))
+				none = "no CDI files of removed containers or claims"
+			}
+			if len(list) == 0 {
+				dirs := registry.Snapshot().Dirs()
+				env.message("%s in %s", none, dirs[len(dirs)-1].Path)
+				return nil
 			}
 			if !remove {
 				return printTransients(env, list)
@@ -90,9 +97,6 @@ func transientCommand(env Env) *cobra.Command {
 }
 
 func printTransients(env Env, list []cdiregistry.Transient) error {
-	if len(list) == 0 {
-		return nil
-	}
 	var t table
 	t.addRow("OWNER", "KIND", "CHANGED", "FILE")
 	for _, tr := range list {

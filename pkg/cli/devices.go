@@ -112,6 +112,9 @@ func devicesCommand(env Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if len(o.Devices) == 0 && out.isText() {
+				env.message("no CDI devices in %s", o.dirNames())
+			}
 			return answerError(out.writeResult(env, o, o.formatText), false, len(o.unreadable()) > 0)
 		},
 	}
@@ -167,9 +170,7 @@ func (o *inventory) unreadable() []cdiDir {
 
 func (o *inventory) formatText() string {
 	var b strings.Builder
-	if len(o.Devices) == 0 {
-		fmt.Fprintf(&b, "No CDI devices in %s.\n", plain(o.dirNames()))
-	} else {
+	if len(o.Devices) > 0 {
 		var t table
 		t.addRow("CDI DEVICE", "FILE")
 		for _, d := range o.Devices {
@@ -187,7 +188,7 @@ func (o *inventory) formatText() string {
 		}
 		b.WriteString(t.formatText("  "))
 	}
-	return b.String()
+	return strings.TrimPrefix(b.String(), "\n")
 }
 
 func (o *inventory) writeFaults(b *strings.Builder) {

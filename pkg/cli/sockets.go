@@ -42,12 +42,10 @@ func socketsCommand(env Env) *cobra.Command {
 				if err := status.FillPeers(node.Sockets); err != nil {
 					q.message("%v", err)
 				}
-				var err error
-				if len(args) > 0 && len(node.Sockets) == 0 {
-					q.message("no running container of %s has a socket", plain(args[0]))
-					err = errAnswerNo
+				if len(node.Sockets) == 0 {
+					return q.noSockets(args)
 				}
-				return node.Sockets, socketsText(node.Sockets, q.out.format == formatWide, time.Now()), err
+				return node.Sockets, socketsText(node.Sockets, q.out.format == formatWide, time.Now()), nil
 			})
 		},
 	}
@@ -56,6 +54,22 @@ func socketsCommand(env Env) *cobra.Command {
 }
 
 // socketsText is the table of sockets. STATE comes last but for HOST PATH, which has any width.
+// noSockets is the answer where no container has a socket.
+func (q *statusQuery) noSockets(args []string) (any, string, error) {
+	none := []status.PlacedSocket{} // not null in JSON
+	if len(args) > 0 {
+		q.message("no sockets of running containers of %s", plain(args[0]))
+		return none, "", errAnswerNo
+	}
+	if q.watch {
+		return none, socketsText(none, q.out.format == formatWide, time.Now()), nil
+	}
+	if q.out.isText() {
+		q.message("no sockets of running containers")
+	}
+	return none, "", nil
+}
+
 func socketsText(sockets []status.PlacedSocket, wide bool, now time.Time) string {
 	var t table
 	const stateColumn = 5

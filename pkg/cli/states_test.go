@@ -47,7 +47,7 @@ var healthyNode = map[string]answer{
 	"validate": {ExitOK, []string{"config.yaml: ok"}},
 	"status":   {ExitOK, []string{"registered with containerd"}},
 	"devices":  {ExitOK, []string{"v.com/c=d"}},
-	"sockets":  {ExitOK, []string{"CONTAINER"}},
+	"sockets":  {ExitOK, []string{"no sockets of running containers"}},
 }
 
 // down is what the commands say that ask the daemon, where there is none.
@@ -92,7 +92,7 @@ var nodeStates = []nodeState{
 			"validate": {ExitNo, []string{`config.yaml:1:1: found "polciy"`}},
 			"status":   {ExitNo, []string{"a newer one is refused"}},
 			"devices":  {ExitOK, []string{`warning: /etc/jackfield/config.yaml:1:1`, "the configuration in force", "v.com/c=d"}},
-			"sockets":  {ExitOK, []string{`warning: /etc/jackfield/config.yaml:1:1`, "CONTAINER"}},
+			"sockets":  {ExitOK, []string{`warning: /etc/jackfield/config.yaml:1:1`, "no sockets of running containers"}},
 		}},
 	{name: "rejected configuration", daemon: "{" + registered + ", " + inForce + `, "error": "stateDir cannot change"}}`, says: map[string]answer{
 		"doctor": {ExitNo, []string{"ERROR    configuration  jackfield-nri refuses a newer configuration: stateDir cannot change", "note     configuration  in force until that is corrected"}},
@@ -112,7 +112,7 @@ var nodeStates = []nodeState{
 		"doctor":   {ExitOK, []string{`warning  cdi            /etc/cdi/a.yml declares kind "v.com/c" and is not read`}},
 		"explain":  {ExitNo, []string{`/etc/cdi/a.yml declares kind "v.com/c" and is not read`}},
 		"validate": {ExitOK, []string{"/etc/cdi/a.yml: warning: is not read under this name"}},
-		"devices":  {ExitOK, []string{"No CDI devices", `/etc/cdi/a.yml declares kind "v.com/c" and is not read`}},
+		"devices":  {ExitOK, []string{"no CDI devices in ", `/etc/cdi/a.yml declares kind "v.com/c" and is not read`}},
 	}},
 	{name: "shadowed file", daemon: healthy, files: map[string]string{"/var/run/cdi/b.json": goodSpec}, says: map[string]answer{
 		"doctor":  {ExitOK, []string{"note     cdi            /etc/cdi/a.json is not used for v.com/c=d: /var/run/cdi/b.json"}},
