@@ -17,7 +17,7 @@ var release, commit, date string
 
 // Build is the build of a binary.
 type Build struct {
-	Version string `json:"version"`          // the release or module version, "devel" where the build has neither
+	Version string `json:"version"`          // the release or module version without "v", "devel" where the build has neither
 	Commit  string `json:"commit,omitempty"` // where the build knows it
 	Date    string `json:"date,omitempty"`   // when the commit was made, in RFC 3339
 	// Modified reports that the build has changes that are not in the commit.
@@ -32,7 +32,7 @@ func Get() Build {
 	if !ok {
 		return b
 	}
-	b.Version = cmp.Or(release, strings.TrimPrefix(info.Main.Version, "(devel)"), "devel")
+	b.Version = cmp.Or(release, releaseName(info.Main.Version), "devel")
 	if commit != "" {
 		return b
 	}
@@ -49,6 +49,11 @@ func Get() Build {
 	return b
 }
 
+// releaseName returns a module version without the "v", like the version of a release; "" for a build that has none.
+func releaseName(moduleVersion string) string {
+	return strings.TrimPrefix(strings.TrimPrefix(moduleVersion, "(devel)"), "v")
+}
+
 // ShortCommit is the beginning of the commit, with "+changes" where the build has changes beyond it; "" where it is unknown.
 func (b Build) ShortCommit() string {
 	short := b.Commit[:min(len(b.Commit), 12)]
@@ -58,9 +63,12 @@ func (b Build) ShortCommit() string {
 	return short
 }
 
-// String is the build in one line: VERSION (COMMIT) GOVERSION.
+// String is the build in one line: VERSION (COMMIT) GOVERSION. A pseudo-version has the commit in it, and "+dirty" for
+// changes. Then (COMMIT) is left out.
 func (b Build) String() string {
-	if short := b.ShortCommit(); short != "" {
+	short := b.ShortCommit()
+	isPseudoVersion := len(b.Commit) >= 12 && strings.Contains(b.Version, "-"+b.Commit[:12])
+	if short != "" && !isPseudoVersion {
 		return b.Version + " (" + short + ") " + b.GoVersion
 	}
 	return b.Version + " " + b.GoVersion
