@@ -97,9 +97,11 @@ func (p Programs) build(ctx context.Context, dir, version string, logf func(stri
 		ldflags = p.Ldflags(version)
 	}
 	args := []string{"build", "-v", "-trimpath", "-tags", p.Tags, "-ldflags", ldflags, "-o", dir + "/"}
-	cmd := exec.CommandContext(ctx, "go", append(args, p.Packages...)...)
-	cmd.Dir = p.Dir
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off")
+	cmd := p.goCommand(ctx, append(args, p.Packages...)...)
+	total, err := p.countPackages(ctx)
+	if err != nil {
+		return err
+	}
 	log := &buildLog{}
 	cmd.Stdout, cmd.Stderr = log, log
 	started := time.Now()
@@ -117,9 +119,30 @@ func (p Programs) build(ctx context.Context, dir, version string, logf func(stri
 			}
 			return nil
 		case <-tick.C:
-			logf("building %s: %d packages compiled in %s", p.Name, log.packages(), time.Since(started).Round(time.Second))
+			logf("building %s: %d of up to %d packages compiled in %s", p.Name, log.packages(), total, time.Since(started).Round(time.Second))
 		}
 	}
+}
+
+// countPackages returns the number of packages that the programs consist of. A build does not compile those that the
+// build cache has.
+func (p Programs) countPackages(ctx context.Context) (int, error) {
+	cmd := p.goCommand(ctx, append([]string{"list", "-deps", "-tags", p.Tags}, p.Packages...)...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	list, err := cmd.Output()
+	if err != nil {
+		return 0, fmt.Errorf("list packages: %w\n%s", err, stderr.Bytes())
+	}
+	return bytes.Count(list, []byte("\n")), nil
+}
+
+// goCommand returns a command of Go for the module of Dir.
+func (p Programs) goCommand(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = p.Dir
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off")
+	return cmd
 }
 
 // buildLog is the output of go build -v: a line for each compiled package, and faults.
