@@ -42,8 +42,8 @@ type File struct {
 	format format
 }
 
-// New reads from the host's configuration which files the host reads. An unreadable configuration has
-// the default ones. specDirs is the value of CDI_SPEC_DIRS. Without checkHost, what depends on the host
+// New reads from the host's configuration which files the host reads. If that is unreadable or not trusted, the defaults
+// apply. specDirs is the value of CDI_SPEC_DIRS. Without checkHost, what depends on the host
 // is not checked. as is one of [FormatNames], or "" to detect the format of each file.
 func New(host hostfs.Root, specDirs, as string, checkHost bool) (*Validator, error) {
 	if _, known := formatsByName[as]; as != "" && !known {
@@ -53,7 +53,7 @@ func New(host hostfs.Root, specDirs, as string, checkHost bool) (*Validator, err
 	if err != nil {
 		return nil, err
 	}
-	cfg, err := config.LoadOrDefault(host, "", config.Options{})
+	cfg, err := config.LoadOrDefault(host, "", config.Options{RequireOwner: true})
 	if err != nil {
 		cfg = config.Default()
 	}

@@ -33,6 +33,15 @@ func TestProgramOfDriverMustBeExecutable(t *testing.T) {
 			t.Errorf("%s: %v, want %q", file, err, want)
 		}
 	}
+	if os.Geteuid() == 0 {
+		if err := os.Chown(dir+"/program", 12345, -1); err != nil {
+			t.Fatal(err)
+		}
+		err := CheckProgram(host, config.Vswitch{Type: config.VswitchGrout, Grcli: "/program"})
+		if err == nil || !strings.Contains(err.Error(), "owned by uid 12345") {
+			t.Errorf("another user's program: %v", err)
+		}
+	}
 	if err := CheckProgram(host, config.Vswitch{Type: config.VswitchOVS}); err != nil {
 		t.Errorf("a driver without a program: %v", err)
 	}

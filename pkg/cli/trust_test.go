@@ -123,6 +123,50 @@ func TestCommandsTrustTheSameConfiguration(t *testing.T) {
 	}
 }
 
+// hooks.d files and their programs run as root, so they have the same rule.
+func TestCommandsTrustTheSameHooks(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give a file to another user")
+	}
+	const file, program = "/etc/hooks.d/a.json", "/usr/bin/hook"
+	commands := map[string]string{ // with a text of the output if they use the hook
+		"validate /etc/hooks.d": "ok (1 hook)", "doctor": "ok       hooks", "explain ROOT/pod.yaml": `hook "a.json": injected`,
+	}
+	for _, c := range []struct {
+		name          string
+		path          string
+		caller, owner int
+		used          bool
+	}{
+		{"root's", file, 0, 0, true},
+		{"a user's", file, treeOwner, treeOwner, true},
+		{"a user's, read by root", file, 0, treeOwner, false},
+		{"another user's", file, treeOwner, treeOther, false},
+		{"a user's program, read by root", program, 0, treeOwner, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			state := nodeState{files: map[string]string{
+				"/etc/jackfield/config.yaml": "hooks: {dirs: [/etc/hooks.d]}\npolicy: {rules: [{name: r, for: {namespaces: [n]}, " +
+					`allow: {cdi: ["v.com/c=*"], hooks: ["` + program + `"]}}]}`,
+				file: `{"version": "1.0.0", "hook": {"path": "` + program + `"}, "when": {"always": true},
+					"stages": ["createRuntime"]}`,
+				program: "#!/bin/sh\n",
+			}}
+			root := state.create(t)
+			makeReadable(t, root)
+			if err := os.Chown(filepath.Join(root, c.path), c.owner, 0); err != nil {
+				t.Fatal(err)
+			}
+			for command, text := range commands {
+				out := runAs(t, c.caller, root, append(strings.Fields(command), "--root", root))
+				if strings.Contains(out, text) != c.used {
+					t.Errorf("%s: the hook is used: %v, must be %v:\n%s", command, !c.used, c.used, out)
+				}
+			}
+		})
+	}
+}
+
 // makeReadable lets every user read a tree.
 func makeReadable(t *testing.T, root string) {
 	t.Helper()
