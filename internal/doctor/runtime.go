@@ -5,7 +5,6 @@ package doctor
 import (
 	"cmp"
 	"fmt"
-	"os"
 	"slices"
 
 	"github.com/containerd/errdefs"
@@ -24,7 +23,7 @@ func (d *doctor) checkRuntimes() {
 			d.runtimeFound = true
 		}
 	}
-	d.NRISocket = cmp.Or(d.NRISocket, "/var/run/nri/nri.sock")
+	d.NRISocket = cmp.Or(d.NRISocket, runtimeconfig.NRISocket)
 	d.pluginDir = cmp.Or(d.pluginDir, "/opt/nri/plugins")
 	d.hasNRISocket = true // an unresponsive directory has one, as far as is known
 	d.runCheck("nri", fewFilesTimeout, func(d *doctor) {
@@ -181,7 +180,7 @@ func (d *doctor) checkNRISocket() {
 			d.report("nri", Error, "chmod go-w "+d.NRISocket, "others than root can connect to the NRI socket %s (mode %04o), and so change every container", d.NRISocket, st.Mode&0o7777)
 		}
 		// The file stays when a runtime ends, or restarts with NRI off.
-		switch bound, err := isSocketBound(host, d.NRISocket); {
+		switch bound, err := runtimeconfig.IsSocketBound(host, d.NRISocket); {
 		case err != nil:
 			d.reportError("nri", start, err)
 		case !bound:
@@ -189,32 +188,5 @@ func (d *doctor) checkNRISocket() {
 		default:
 			d.reportOK("nri", "the runtime listens at %s", d.NRISocket)
 		}
-	}
-}
-
-// isSocketBound reports whether a process has the socket of a file open. It connects a datagram
-// socket: the kernel refuses the wrong type before the listener sees anything, so that the runtime
-// does not log a plugin that failed to register.
-func isSocketBound(host hostfs.Root, file string) (bool, error) {
-	f, err := host.Open(file, unix.O_PATH)
-	if err != nil {
-		return false, err
-	}
-	defer f.Close()
-	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return false, err
-	}
-	defer unix.Close(fd)
-	// By descriptor: a path below the root can be longer than a socket's address.
-	switch err := unix.Connect(fd, &unix.SockaddrUnix{Name: hostfs.DescriptorPath(int(f.Fd()))}); err {
-	case unix.EPROTOTYPE:
-		return true, nil
-	case unix.ECONNREFUSED:
-		return false, nil
-	case nil:
-		return false, fmt.Errorf("connect to %q: it is a datagram socket, want a stream socket: %w", file, errdefs.ErrInvalidArgument)
-	default:
-		return false, &os.PathError{Op: "connect", Path: file, Err: err}
 	}
 }
