@@ -28,16 +28,6 @@ const (
 	maxImportDirs  = 1000
 )
 
-// UpgradeContainerd is the remedy for a containerd without NRI.
-const UpgradeContainerd = "install containerd 1.7 or later: Docker's packages (containerd.io), or Debian 13"
-
-// LacksNRI reports whether a version of containerd is older than NRI, which came with 1.7; not for an unknown version.
-func LacksNRI(version string) bool {
-	var major, minor int
-	n, _ := fmt.Sscanf(strings.TrimPrefix(version, "v"), "%d.%d", &major, &minor)
-	return n == 2 && (major < 1 || major == 1 && minor < 7)
-}
-
 var (
 	nriTable      = []string{"plugins", NRIPlugin}
 	nriDisable    = []string{"plugins", NRIPlugin, "disable"}
@@ -57,8 +47,8 @@ type Containerd struct {
 }
 
 type containerdFile struct {
-	name, text string
-	document   []Setting
+	name     string
+	document []Setting
 }
 
 // ReadContainerd reads a configuration and its imports as containerd does: the patterns of a file
@@ -90,7 +80,7 @@ func ReadContainerd(host Files, file string) (*Containerd, error) {
 		if err != nil {
 			return nil, importedBy(next.importer, fmt.Errorf("%s: %w", next.name, err))
 		}
-		c.files = append(c.files, containerdFile{next.name, string(data), document})
+		c.files = append(c.files, containerdFile{next.name, document})
 		imports := newSettings(document).Get("imports")
 		if imports.IsSet() && !strings.HasPrefix(imports.Written, "[") {
 			return nil, importedBy(next.importer, fmt.Errorf("%s: imports: found %s, want a list of files: %w", next.name, imports.Written, errdefs.ErrInvalidArgument))
@@ -118,10 +108,7 @@ func importedBy(importer string, err error) error {
 
 // resolveImport returns the paths that a pattern stands for. Only a name with a * is a pattern.
 func resolveImport(host Files, dir, pattern string, dirs *int) ([]string, error) {
-	if !path.IsAbs(pattern) {
-		pattern = path.Join(dir, pattern)
-	}
-	pattern = path.Clean(pattern)
+	pattern = absoluteImport(dir, pattern)
 	if !strings.Contains(pattern, "*") {
 		return []string{pattern}, nil
 	}
@@ -129,6 +116,14 @@ func resolveImport(host Files, dir, pattern string, dirs *int) ([]string, error)
 		return nil, fmt.Errorf("%q: %w: %w", pattern, err, errdefs.ErrInvalidArgument)
 	}
 	return globHost(host, pattern, dirs)
+}
+
+// absoluteImport returns an import as an absolute path or pattern.
+func absoluteImport(dir, pattern string) string {
+	if !path.IsAbs(pattern) {
+		pattern = path.Join(dir, pattern)
+	}
+	return path.Clean(pattern)
 }
 
 // globHost is filepath.Glob below the host's root, for a valid pattern. Unlike filepath.Glob it

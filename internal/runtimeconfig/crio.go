@@ -3,25 +3,16 @@
 package runtimeconfig
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"path"
-	"slices"
-	"strings"
 
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
-
-	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
-const (
-	// CRIOFile is CRI-O's configuration file; its drop-ins are in the directory CRIOFile.d.
-	CRIOFile = "/etc/crio/crio.conf"
-	// CRIODropIn is the drop-in that turns NRI on. Its name sorts after those of other files.
-	CRIODropIn = "/etc/crio/crio.conf.d/99-jackfield-nri.conf"
-)
+// CRIOFile is CRI-O's configuration file; its drop-ins are in the directory CRIOFile.d.
+const CRIOFile = "/etc/crio/crio.conf"
 
 // Bounds of CRI-O's configuration with all of its drop-ins.
 const (
@@ -126,54 +117,4 @@ func (c *CRIO) NRIBlocks() []CRIOBlock {
 		}
 	}
 	return out
-}
-
-// readsAfter reports whether CRI-O reads drop-in a after drop-in b. The main file comes before
-// both.
-func readsAfter(a, b string) bool {
-	return slices.Compare(strings.Split(a, "/"), strings.Split(b, "/")) > 0
-}
-
-// crioHeader is the first line of the drop-in. It shows that Jackfield wrote the file.
-const crioHeader = "# Written by jackfield enable-nri.\n"
-
-// dropInText is the drop-in that turns NRI on and, where a file before it has them off, the
-// connections of plugins.
-func dropInText(connections bool) string {
-	text := crioHeader + "[crio.nri]\nenable_nri = true\n"
-	if connections {
-		text += "nri_disable_connections = false\n"
-	}
-	return text
-}
-
-// EnableCRIONRI returns the drop-in to write, unless the configuration has NRI on. It is an error
-// where CRI-O reads another drop-in later that keeps NRI off.
-func EnableCRIONRI(host hostfs.Root, file string) (*Change, error) {
-	conf := ReadCRIO(Files{Host: host}, CRIOFile)
-	if err := errors.Join(conf.Faults...); err != nil {
-		return nil, err
-	}
-	on, blocks := conf.Get("crio", "nri", "enable_nri"), conf.NRIBlocks()
-	if on.IsSet() && len(blocks) == 0 {
-		return &Change{File: on.File}, nil
-	}
-	connections := false
-	for _, b := range blocks {
-		if b.File != CRIOFile && readsAfter(b.File, file) {
-			return nil, fmt.Errorf("%s has %s = %s, and CRI-O reads that file later; set %s = %s there, or give --config a name that comes after it: %w",
-				b.Place(), b.Key, b.Written, b.Key, b.Want, errdefs.ErrFailedPrecondition)
-		}
-		connections = connections || b.Want == "false"
-	}
-	data, err := host.ReadFile(file, MaxFile)
-	if err != nil && !errdefs.IsNotFound(err) {
-		return nil, err
-	}
-	before := string(data)
-	own := strings.Replace(before, "# Written by jackfield nri enable.\n", crioHeader, 1)
-	if strings.TrimSpace(before) != "" && own != dropInText(false) && own != dropInText(true) {
-		return nil, fmt.Errorf("the file exists; set enable_nri = true and nri_disable_connections = false in its [crio.nri]: %w", errdefs.ErrAlreadyExists)
-	}
-	return &Change{File: file, Before: before, After: dropInText(connections)}, nil
 }

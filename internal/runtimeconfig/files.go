@@ -3,6 +3,9 @@
 package runtimeconfig
 
 import (
+	"path"
+	"slices"
+
 	"github.com/containerd/errdefs"
 
 	"github.com/jackfield/jackfield/pkg/hostfs"
@@ -20,6 +23,8 @@ const MaxNames = 10000
 type Files struct {
 	Host    hostfs.Root
 	Reading func(path string)
+
+	dropIn *DropIn // is read as if it were written; nil for none
 }
 
 // At returns the host, whose file at the path is read next.
@@ -31,24 +36,20 @@ func (f Files) At(path string) hostfs.Root {
 }
 
 // ReadFile is [hostfs.Root.ReadFile] with the limit of a configuration file.
-func (f Files) ReadFile(path string) ([]byte, error) { return f.At(path).ReadFile(path, MaxFile) }
+func (f Files) ReadFile(file string) ([]byte, error) {
+	if f.dropIn != nil && f.dropIn.File == file {
+		return []byte(f.dropIn.Text), nil
+	}
+	return f.At(file).ReadFile(file, MaxFile)
+}
 
 // ReadDir is [hostfs.Root.ReadDir] with the limit of a directory.
-func (f Files) ReadDir(path string) ([]string, error) { return f.At(path).ReadDir(path, MaxNames) }
-
-// WriteFile replaces a file in one step, with the mode and owner that it had. A symlink stays, and
-// the file that it leads to is replaced.
-func WriteFile(host hostfs.Root, file, text string) error {
-	like := hostfs.Own(0o644)
-	st, err := host.Stat(file)
-	switch {
-	case err == nil:
-		if file, err = host.Resolve(file); err != nil {
-			return err
-		}
-		like = hostfs.Like{Mode: st.Mode & 0o7777, UID: int(st.Uid), GID: int(st.Gid)}
-	case !errdefs.IsNotFound(err):
-		return err
+func (f Files) ReadDir(dir string) ([]string, error) {
+	names, err := f.At(dir).ReadDir(dir, MaxNames)
+	if f.dropIn == nil || path.Dir(f.dropIn.File) != dir || err != nil && !errdefs.IsNotFound(err) {
+		return names, err
 	}
-	return host.Replace(file, []byte(text), like)
+	names = append(names, path.Base(f.dropIn.File))
+	slices.Sort(names)
+	return names, nil
 }

@@ -15,8 +15,7 @@ import (
 )
 
 // Setting is a key of a configuration file and its value, or the header of a table. The zero value stands for
-// a key that no file sets. The keys of an inline table are settings of their own behind that of the table. A
-// header's place is from its first key to the end of its line.
+// a key that no file sets. The keys of an inline table are settings of their own behind that of the table.
 type Setting struct {
 	Path    []string // tables and key, from the root of the document
 	File    string
@@ -25,10 +24,7 @@ type Setting struct {
 	List    []string // the strings of an array
 	Written string   // the value as written, shortened for messages
 
-	start, end int       // the value's place in the text
-	elements   []element // of the array
-	isTable    bool      // a table's header, or an inline table
-	isInline   bool
+	isTable bool // a table's header, or an inline table
 }
 
 // IsSet reports whether a file sets the key.
@@ -75,12 +71,6 @@ func hasPrefix(path, prefix []string) bool {
 	return len(path) >= len(prefix) && slices.Equal(path[:len(prefix)], prefix)
 }
 
-// element is a string in an array.
-type element struct {
-	text       string
-	start, end int
-}
-
 // parseTOML returns the settings and table headers of a document in its order.
 func parseTOML(file, text string) ([]Setting, error) {
 	r := tomlReader{file: file, text: text, line: 1}
@@ -92,14 +82,13 @@ func parseTOML(file, text string) ([]Setting, error) {
 			r.addKeyValue(table, node)
 			continue
 		}
-		path, start, end := r.readKey(node)
+		path, start, _ := r.readKey(node)
 		if node.Kind == unstable.ArrayTable {
 			// Each is a table of its own, which nothing here looks for.
 			path = append(path, fmt.Sprintf("[[%d]]", start))
 		}
 		table = path
-		_, rest, _ := strings.Cut(text[end:], "\n")
-		header := r.setting(path, start, len(text)-len(rest))
+		header := r.setting(path, start)
 		header.isTable = true
 		r.settings = append(r.settings, header)
 	}
@@ -119,10 +108,10 @@ type tomlReader struct {
 }
 
 // setting is the setting of a path at a place in the text. Places rise from call to call.
-func (r *tomlReader) setting(path []string, start, end int) Setting {
+func (r *tomlReader) setting(path []string, start int) Setting {
 	r.line += strings.Count(r.text[r.offset:start], "\n")
 	r.offset = start
-	return Setting{Path: path, File: r.file, Line: r.line, start: start, end: end}
+	return Setting{Path: path, File: r.file, Line: r.line}
 }
 
 // readKey returns the dotted key of a node, and where it begins and ends.
@@ -144,7 +133,7 @@ func (r *tomlReader) addKeyValue(table []string, node *unstable.Node) {
 	end := int(node.Raw.Offset + node.Raw.Length)
 	path := slices.Concat(table, key)
 	value := node.Value()
-	set := r.setting(path, start, end)
+	set := r.setting(path, start)
 	set.Value = r.text[start:end]
 	set.Written = diag.Excerpt(set.Value, 64)
 	switch value.Kind {
@@ -153,16 +142,14 @@ func (r *tomlReader) addKeyValue(table []string, node *unstable.Node) {
 	case unstable.Array:
 		for it := value.Children(); it.Next(); {
 			if item := it.Node(); item.Kind == unstable.String {
-				at := int(item.Raw.Offset)
 				set.List = append(set.List, string(item.Data))
-				set.elements = append(set.elements, element{string(item.Data), at, at + int(item.Raw.Length)})
 			}
 		}
 	case unstable.InlineTable:
-		set.isTable, set.isInline = true, true
+		set.isTable = true
 	}
 	r.settings = append(r.settings, set)
-	if set.isInline {
+	if set.isTable {
 		for it := value.Children(); it.Next(); {
 			r.addKeyValue(path, it.Node())
 		}

@@ -123,7 +123,7 @@ func Command(env Env) *cobra.Command {
 		Version:       version.String(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
-	}, versionCommand(env), nriCommand(env))
+	}, versionCommand(env))
 	addGroup(root, "Inspect pods and the node:",
 		explainCommand(env), statusCommand(env), socketsCommand(env), doctorCommand(env), devicesCommand(env))
 	addGroup(root, "Check files:", validateCommand(env), policyCommand(env))

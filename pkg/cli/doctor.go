@@ -49,7 +49,7 @@ func doctorCommand(env Env) *cobra.Command {
 				return err
 			}
 			opts.ConfigFile, opts.SpecDirs = h.configFile, env.Getenv(cdiregistry.DirsEnv)
-			opts.IsPod, opts.ContainerdVersion = isPod(env, opts.Host), containerdVersion(cmd.Context(), opts.Host)
+			opts.IsPod, opts.ContainerdVersion = isPod(env, opts.Host), runtimeVersion(cmd.Context(), opts.Host, "containerd")
 			opts.ReleaseAddresses = cni.ReleaseQuietly
 			findings := doctor.Examine(cmd.Context(), opts)
 			err = out.writeResult(env, findings, func() string {

@@ -4,10 +4,8 @@ package cli
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
-	"os/exec"
 	"path"
 	"slices"
 	"strings"
@@ -18,68 +16,56 @@ import (
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
-const enableNRILong = `enable-nri turns NRI on in the container runtime's configuration, and lets plugins
-connect. containerd 1.7 and CRI-O before 1.30 have NRI off by default. The command
-prints the change as a diff. Comments and order of the file stay. A configuration
-that has NRI on already is not changed.
+const enableNRILong = `enable-nri turns NRI on in the container runtime, and lets plugins connect. containerd
+1.7 and CRI-O before 1.30 have NRI off by default. Where NRI is on, the command prints
+that there is nothing to do.
 
-containerd: the file itself is edited (versions 2 to 4). Imported files are read as
-containerd reads them. If one of them keeps NRI off, nothing is changed, and the
-error names the file and line to change.
+The command writes a drop-in where the runtime reads one, and prints it: in a
+directory that containerd's configuration imports, or, for CRI-O,
+` + runtimeconfig.CRIODropIn + `. It changes no file that exists.
 
-CRI-O: the command writes a drop-in, ` + runtimeconfig.CRIODropIn + `.
-If a drop-in that CRI-O reads later keeps NRI off, nothing is written, and the
-error names that file and line.
+Where a drop-in is not possible, the command prints the lines to add or to change,
+each with its file and line, and its exit status is 1. A drop-in is not possible
+where containerd's configuration imports no directory, where a file that is read
+later keeps NRI off, and where disabled_plugins of containerd lists NRI.
 
-The runtime reads the change at its next start. --restart restarts it with
-systemctl; running containers keep running.`
+The runtime reads the change at its next start.`
 
 // enableNRI is one run of the command.
 type enableNRI struct {
 	hostFlags
-	runtime, file   string
-	restart, dryRun bool
+	runtime, file string
+	dryRun        bool
 }
 
 func enableNRICommand(env Env) *cobra.Command {
 	var e enableNRI
 	cmd := &cobra.Command{
 		Use:   "enable-nri [--runtime containerd|cri-o]",
-		Short: "Turn NRI on in the container runtime's configuration",
+		Short: "Turn NRI on in the container runtime, or print the lines that do",
 		Long:  enableNRILong,
 		Example: "  jackfield enable-nri --dry-run\n" +
-			"  jackfield enable-nri --runtime containerd --restart",
+			"  jackfield enable-nri --runtime containerd",
 		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return e.enableInRuntime(cmd, env) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return e.run(cmd, env) },
 	}
 	f := cmd.Flags()
 	f.StringVar(&e.runtime, "runtime", "", "`runtime` to configure: containerd or cri-o (default: the one that has a configuration or a socket here)")
-	f.StringVar(&e.file, "config", "", "`file` to change, a host path (default "+runtimeconfig.ContainerdFile+", or "+runtimeconfig.CRIODropIn+")")
-	f.BoolVar(&e.restart, "restart", false, "restart the runtime's systemd unit when the file was changed")
-	f.BoolVar(&e.dryRun, "dry-run", false, "print the change, and change nothing")
+	f.StringVar(&e.file, "config", "", "containerd's configuration `file`, or CRI-O's drop-in, a host path (default "+
+		runtimeconfig.ContainerdFile+", or "+runtimeconfig.CRIODropIn+")")
+	f.BoolVar(&e.dryRun, "dry-run", false, "print the drop-in, and do not write it")
 	completeFlag(cmd, "runtime", fixedValues("containerd", "cri-o"))
 	e.addRootFlag(cmd)
 	return cmd
 }
 
-// nriCommand is "nri enable", the former name of enable-nri. It is hidden: its manual page would
-// have the name of the daemon's.
-func nriCommand(env Env) *cobra.Command {
-	cmd := enableNRICommand(env)
-	cmd.Use = strings.Replace(cmd.Use, "enable-nri", "enable", 1)
-	return commandGroup(&cobra.Command{Use: "nri", Short: "Turn NRI on in the container runtime", Hidden: true}, cmd)
-}
-
-func (e *enableNRI) enableInRuntime(cmd *cobra.Command, env Env) error {
+func (e *enableNRI) run(cmd *cobra.Command, env Env) error {
 	host, err := e.openHost(cmd)
 	if err != nil {
 		return err
 	}
-	if e.restart && !host.IsLive() {
-		return usagef(cmd, "--restart is for this host, and not for one below --root")
-	}
 	if e.file != "" && hostfs.CheckPath(e.file) != nil {
-		return usagef(cmd, "--config: found %q, want an absolute host path", e.file)
+		return usagef(cmd, "--config: invalid value %q: must be an absolute host path", e.file)
 	}
 	if e.runtime == "" {
 		if e.runtime, err = findRuntime(host); err != nil {
@@ -87,55 +73,61 @@ func (e *enableNRI) enableInRuntime(cmd *cobra.Command, env Env) error {
 		}
 	}
 	var (
-		name, unit string
-		change     *runtimeconfig.Change
+		unit string
+		plan *runtimeconfig.NRIPlan
 	)
 	switch e.runtime {
 	case "containerd":
-		if version := containerdVersion(cmd.Context(), host); runtimeconfig.LacksNRI(version) {
-			return &hintedError{err: fmt.Errorf("containerd %s has no NRI, and nothing was changed", version), hint: runtimeconfig.UpgradeContainerd}
+		unit = "containerd"
+		version := runtimeVersion(cmd.Context(), host, "containerd")
+		if runtimeconfig.LacksNRI(version) {
+			err := fmt.Errorf("containerd %s has no NRI", version)
+			return &hintedError{err: err, hint: runtimeconfig.UpgradeContainerd}
 		}
-		name, unit = "containerd", "containerd"
-		e.file = cmp.Or(e.file, runtimeconfig.ContainerdFile)
-		change, err = runtimeconfig.EnableContainerdNRI(host, e.file)
+		file := cmp.Or(e.file, runtimeconfig.ContainerdFile)
+		plan, err = runtimeconfig.PlanContainerdNRI(host, file, runtimeconfig.ContainerdHasNRIOn(version))
 	case "cri-o", "crio":
-		name, unit = "CRI-O", "crio"
-		e.file = cmp.Or(e.file, runtimeconfig.CRIODropIn)
-		change, err = runtimeconfig.EnableCRIONRI(host, e.file)
+		unit = "crio"
+		onByDefault := runtimeconfig.CRIOHasNRIOn(runtimeVersion(cmd.Context(), host, "crio"))
+		plan, err = runtimeconfig.PlanCRIONRI(host, cmp.Or(e.file, runtimeconfig.CRIODropIn), onByDefault)
 	default:
-		return usagef(cmd, "--runtime: found %q, want containerd or cri-o", e.runtime)
-	}
-	if change != nil {
-		for _, m := range change.Missing {
-			env.message("warning: there is no %s: what it sets for NRI is not known", m)
-		}
-	}
-	if err == nil && change.Needed() && !e.dryRun {
-		err = runtimeconfig.WriteFile(host, e.file, change.After)
+		return usagef(cmd, "--runtime: invalid value %q: must be containerd or cri-o", e.runtime)
 	}
 	if err != nil {
-		return fmt.Errorf("turn NRI on in %s: %w", e.file, err)
+		return fmt.Errorf("turn NRI on in %s: %w", e.runtime, err)
 	}
-	if !change.Needed() {
-		_, err := fmt.Fprintf(env.Stdout, "%s: NRI is on and lets plugins connect, nothing changed\n", change.File)
+	for _, m := range plan.Missing {
+		env.message("warning: there is no %s: its settings for NRI are not known", m)
+	}
+	return e.apply(env, host, unit, plan)
+}
+
+// apply writes the drop-in of a plan, or prints the changes by hand. unit is the runtime's systemd unit.
+func (e *enableNRI) apply(env Env, host hostfs.Root, unit string, plan *runtimeconfig.NRIPlan) error {
+	restart := "The runtime reads it at its next start: systemctl restart " + unit + "\n"
+	switch d := plan.DropIn; {
+	case len(plan.ByHand) > 0:
+		const edit = "NRI is off, or lets no plugin connect. Edit the runtime's configuration:"
+		_, err := fmt.Fprintf(env.Stdout, "%s\n\n%s\n\n%s", edit, plainLines(strings.Join(plan.ByHand, "\n")), restart)
+		return cmp.Or(err, errAnswerNo)
+	case d == nil:
+		by := "by default"
+		if plan.OnIn != "" {
+			by = "by " + plain(plan.OnIn)
+		}
+		_, err := fmt.Fprintf(env.Stdout, "NRI is on and lets plugins connect, %s: nothing to do\n", by)
 		return err
-	}
-	verb := "changed"
-	if e.dryRun {
-		verb = "would be changed"
-	}
-	if _, err := fmt.Fprintf(env.Stdout, "%s: %s:\n%s\n", e.file, verb, plainLines(change.Diff())); err != nil {
-		return err
-	}
-	switch {
 	case e.dryRun:
-		_, err = fmt.Fprintf(env.Stdout, "Nothing was changed (--dry-run).\n")
-	case !e.restart:
-		_, err = fmt.Fprintf(env.Stdout, "%s reads it at its next start: systemctl restart %s\n", name, unit)
+		const nothing = "Nothing was written (--dry-run).\n"
+		_, err := fmt.Fprintf(env.Stdout, "%s: would be written:\n%s\n\n%s", plain(d.File), plainLines(d.Text), nothing)
+		return err
 	default:
-		err = restartUnit(cmd.Context(), env, unit)
+		if err := host.Replace(d.File, []byte(d.Text), hostfs.Own(0o644)); err != nil {
+			return fmt.Errorf("turn NRI on in %s: %w", e.runtime, err)
+		}
+		_, err := fmt.Fprintf(env.Stdout, "%s: written:\n%s\n\n%s", plain(d.File), plainLines(d.Text), restart)
+		return err
 	}
-	return err
 }
 
 // findRuntime returns the one runtime that has a configuration or a socket on the host.
@@ -156,14 +148,4 @@ func findRuntime(host hostfs.Root) (string, error) {
 		what = "both containerd and CRI-O are here"
 	}
 	return "", &hintedError{err: errors.New(what), hint: "name the runtime: --runtime containerd, or --runtime cri-o", usage: true}
-}
-
-// restartUnit restarts a systemd unit.
-func restartUnit(ctx context.Context, env Env, unit string) error {
-	out, err := exec.CommandContext(ctx, "systemctl", "restart", unit).CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("systemctl restart %s: %w: %s", unit, err, strings.TrimSpace(string(out)))
-	}
-	_, err = fmt.Fprintf(env.Stdout, "restarted %s\n", unit)
-	return err
 }

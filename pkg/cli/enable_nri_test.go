@@ -19,75 +19,74 @@ func runEnableNRI(t *testing.T, root string, args ...string) (int, string) {
 	return status, out.String() + errs.String()
 }
 
-func TestEnableNRIEditsConfigurationThatCounts(t *testing.T) {
+func TestEnableNRIWritesNoFileThatExists(t *testing.T) {
+	const off = "version = 2\n[plugins.\"io.containerd.nri.v1.nri\"]\n  disable = true\n"
 	root := t.TempDir()
-	write := func(name, text string, mode os.FileMode) string {
+	write := func(name, text string) {
 		t.Helper()
 		name = filepath.Join(root, name)
 		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(name, []byte(text), mode); err != nil {
+		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		return name
 	}
-	check := func(status int, out string, wantStatus int, want string) {
+	check := func(wantStatus int, want string, args ...string) {
 		t.Helper()
-		if status != wantStatus || !strings.Contains(out, want) {
+		if status, out := runEnableNRI(t, root, args...); status != wantStatus || !strings.Contains(out, want) {
 			t.Errorf("status %d and %q, want %d and %q", status, out, wantStatus, want)
 		}
 	}
-	status, out := runEnableNRI(t, root)
-	check(status, out, ExitUsage, "name the runtime: --runtime containerd")
-	const off = "version = 2\n[plugins.\"io.containerd.nri.v1.nri\"]\n  disable = true\n"
-	real := write("/srv/config.toml", off, 0o640)
+	checkFile := func(name, want string) {
+		t.Helper()
+		if data, err := os.ReadFile(filepath.Join(root, name)); err != nil || string(data) != want {
+			t.Errorf("%s is now %q, %v", name, data, err)
+		}
+	}
+	check(ExitUsage, "name the runtime: --runtime containerd")
+	write("/srv/config.toml", off)
 	if err := os.MkdirAll(filepath.Join(root, "etc/containerd"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Symlink("/srv/config.toml", filepath.Join(root, runtimeconfig.ContainerdFile)); err != nil {
 		t.Fatal(err)
 	}
-	status, out = runEnableNRI(t, root, "--dry-run")
-	check(status, out, ExitOK, "/etc/containerd/config.toml: would be changed")
-	if data, _ := os.ReadFile(real); string(data) != off {
-		t.Errorf("a dry run wrote %q", data)
+	check(ExitNo, "/etc/containerd/config.toml:3: set disable = false in place of true\n\n"+
+		"The runtime reads it at its next start: systemctl restart containerd")
+	checkFile("/srv/config.toml", off)
+	write("/srv/config.toml", strings.Replace(off, "true", "false", 1))
+	check(ExitOK, "NRI is on and lets plugins connect, by /etc/containerd/config.toml: nothing to do")
+	// An imported file takes precedence.
+	const main = "version = 2\nimports = [\"conf.d/*.toml\"]\n"
+	write("/srv/config.toml", main)
+	write("/etc/containerd/conf.d/nri.toml", off)
+	check(ExitNo, "/etc/containerd/conf.d/nri.toml:3: set disable = false in place of true")
+	checkFile("/etc/containerd/conf.d/nri.toml", off)
+	if err := os.Remove(filepath.Join(root, "/etc/containerd/conf.d/nri.toml")); err != nil {
+		t.Fatal(err)
 	}
-	status, out = runEnableNRI(t, root)
-	check(status, out, ExitOK, "containerd reads it at its next start: systemctl restart containerd")
-	data, err := os.ReadFile(real)
-	info, _ := os.Stat(real)
-	if err != nil || string(data) != strings.Replace(off, "true", "false", 1) || info.Mode().Perm() != 0o640 {
-		t.Errorf("the file is %q, %v, %v", data, info.Mode(), err)
+	check(ExitOK, "/etc/containerd/conf.d/99-jackfield-nri.toml: would be written:\n# Written by jackfield enable-nri.\nversion = 2\n", "--dry-run")
+	if _, err := os.Stat(filepath.Join(root, "/etc/containerd/conf.d/99-jackfield-nri.toml")); err == nil {
+		t.Error("a dry run wrote the drop-in")
 	}
-	status, out = runEnableNRI(t, root)
-	check(status, out, ExitOK, "NRI is on and lets plugins connect, nothing changed")
-	if names, _ := filepath.Glob(filepath.Join(root, "srv/.*")); len(names) > 0 {
+	check(ExitOK, "/etc/containerd/conf.d/99-jackfield-nri.toml: written:\n")
+	checkFile("/srv/config.toml", main)
+	check(ExitOK, "NRI is on and lets plugins connect, by /etc/containerd/conf.d/99-jackfield-nri.toml: nothing to do")
+	if names, _ := filepath.Glob(filepath.Join(root, "etc/containerd/conf.d/.*")); len(names) > 0 {
 		t.Errorf("left behind: %q", names)
 	}
-	// An imported file takes precedence.
-	write("/srv/config.toml", "version = 2\nimports = [\"conf.d/*.toml\"]\n", 0o644)
-	write("/etc/containerd/conf.d/nri.toml", off, 0o644)
-	status, out = runEnableNRI(t, root)
-	check(status, out, ExitError, "give --config /etc/containerd/conf.d/nri.toml")
-	status, out = runEnableNRI(t, root, "--config", "/etc/containerd/conf.d/nri.toml")
-	check(status, out, ExitOK, "changed")
 
-	write(runtimeconfig.CRIOFile, "[crio.nri]\nenable_nri = false\n", 0o644)
-	status, out = runEnableNRI(t, root)
-	check(status, out, ExitUsage, "both containerd and CRI-O are here")
-	status, out = runEnableNRI(t, root, "--runtime", "cri-o")
-	check(status, out, ExitOK, runtimeconfig.CRIODropIn+": changed:\n--- /dev/null\n+++ "+runtimeconfig.CRIODropIn+"\n@@ -0,0 +1,3 @@\n+# Written by jackfield enable-nri.\n+[crio.nri]\n+enable_nri = true\nCRI-O reads it")
-	status, out = runEnableNRI(t, root, "--runtime", "cri-o")
-	check(status, out, ExitOK, runtimeconfig.CRIODropIn+": NRI is on")
-	if data, err := os.ReadFile(filepath.Join(root, runtimeconfig.CRIODropIn)); err != nil || !strings.HasSuffix(string(data), "[crio.nri]\nenable_nri = true\n") {
-		t.Errorf("the drop-in is %q, %v", data, err)
-	}
-	write("/etc/crio/crio.conf.d/99-z.conf", "[crio.nri]\nenable_nri = false\n", 0o644)
-	status, out = runEnableNRI(t, root, "--runtime", "cri-o")
-	check(status, out, ExitError, "/etc/crio/crio.conf.d/99-z.conf:2 has enable_nri = false, and CRI-O reads that file later")
-	status, out = runEnableNRI(t, root, "--restart")
-	check(status, out, ExitUsage, "--restart is for this host")
+	write(runtimeconfig.CRIOFile, "[crio.nri]\nenable_nri = false\n")
+	check(ExitUsage, "both containerd and CRI-O are here")
+	check(ExitError, "CRI-O does not read /etc/crio/x.conf", "--runtime", "cri-o", "--config", "/etc/crio/x.conf")
+	const dropIn = "# Written by jackfield enable-nri.\n[crio.nri]\nenable_nri = true\nnri_disable_connections = false\n"
+	check(ExitOK, runtimeconfig.CRIODropIn+": written:\n"+dropIn+"\nThe runtime reads it at its next start: systemctl restart crio", "--runtime", "cri-o")
+	check(ExitOK, "by "+runtimeconfig.CRIODropIn, "--runtime", "cri-o")
+	checkFile(runtimeconfig.CRIODropIn, dropIn)
+	write("/etc/crio/crio.conf.d/99-z.conf", "[crio.nri]\nenable_nri = false\n")
+	check(ExitNo, "/etc/crio/crio.conf.d/99-z.conf:2: set enable_nri = true in place of false", "--runtime", "cri-o")
+	check(ExitUsage, "must be containerd or cri-o", "--runtime", "docker")
 }
 
 const nriTable = "[plugins.\"io.containerd.nri.v1.nri\"]\n"
@@ -109,43 +108,53 @@ func writeTree(t *testing.T, files map[string]string) string {
 }
 
 // Each case has the messages of enable-nri and doctor about a main file with imports = ['d/*.toml'], and the
-// imported files a and b.
+// imported files a and b. written is the name of the drop-in that enable-nri writes.
 func TestContainerdImports(t *testing.T) {
-	const off, on = nriTable + "disable = true\n", nriTable + "disable = false\n"
+	const (
+		off, on = nriTable + "disable = true\n", nriTable + "disable = false\n"
+		written = "/etc/containerd/d/99-jackfield-nri.toml: written:\n"
+	)
 	for name, tc := range map[string]struct {
 		main, a, b             string
 		status                 int
 		enable, doctor, remedy string
 	}{
-		"a drop-in disables it": {"version = 3\n", "version = 3\n\n" + off, "", ExitError,
-			"- /etc/containerd/d/a.toml:4: set disable = false, where it has true\n  edit it by hand, or give --config /etc/containerd/d/a.toml",
+		"a drop-in disables it": {"version = 3\n", "version = 3\n\n" + off, "", ExitNo,
+			"/etc/containerd/d/a.toml:4: set disable = false in place of true\n",
 			"/etc/containerd/d/a.toml, which /etc/containerd/config.toml imports, turns NRI off", "at /etc/containerd/d/a.toml:4 and restart"},
-		"as an inline table": {"version = 3\n", "[plugins]\n'io.containerd.nri.v1.nri' = {socket_path = '/x', disable = true}\n", "", ExitError,
+		"as an inline table": {"version = 3\n", "[plugins]\n'io.containerd.nri.v1.nri' = {socket_path = '/x', disable = true}\n", "", ExitNo,
 			"/etc/containerd/d/a.toml:2: set disable = false", "/etc/containerd/d/a.toml, which", "at /etc/containerd/d/a.toml:2 and restart"},
 		"the later one holds": {"version = 2\n" + off, off, on, ExitOK,
-			"/etc/containerd/d/b.toml: NRI is on and lets plugins connect, nothing changed", "/etc/containerd/d/b.toml, which /etc/containerd/config.toml imports, has NRI on", ""},
+			", by /etc/containerd/d/b.toml: nothing to do", "/etc/containerd/d/b.toml, which /etc/containerd/config.toml imports, has NRI on", ""},
 		"a drop-in turns it on, of version 2": {"version = 2\n", on, "", ExitOK,
-			"/etc/containerd/d/a.toml: NRI is on and lets plugins connect, nothing changed", "/etc/containerd/d/a.toml, which /etc/containerd/config.toml imports, has NRI on", ""},
-		"a drop-in is of version 3": {"version = 2\n", "version = 3\n", "", ExitOK, "config.toml: NRI is on and lets plugins connect, nothing changed", "/etc/containerd/config.toml has NRI on", ""},
-		"disabled_plugins add up": {"version = 3\n" + on, "disabled_plugins = ['io.containerd.nri.v1.nri']\n", "disabled_plugins = []\n" + on, ExitError,
-			"/etc/containerd/d/a.toml:1: take io.containerd.nri.v1.nri out of disabled_plugins", "/etc/containerd/d/a.toml, which", "out of disabled_plugins at /etc/containerd/d/a.toml:1"},
-		"containerd 1.7 takes the table whole": {"version = 2\n" + on, "# x\n" + nriTable + "socket_path = '/x'\n", "", ExitError,
-			"/etc/containerd/d/a.toml:2: set disable = false in this", "containerd 1.7, which has it off by default, takes", "of /etc/containerd/d/a.toml, too"},
-		"containerd 1.7 would take the table whole": {"version = 2\n", nriTable + "socket_path = '/x'\n", "", ExitError,
-			"/etc/containerd/d/a.toml:1: set disable = false in this", "does not mention NRI, which containerd 1.7 has off by default", "with containerd 1.7 set disable = false"},
-		"containerd 2 does not": {"version = 3\n" + on, nriTable + "socket_path = '/x'\n", "", ExitOK, "config.toml: NRI is on", "/etc/containerd/config.toml has NRI on", ""},
+			", by /etc/containerd/d/a.toml: nothing to do", "/etc/containerd/d/a.toml, which /etc/containerd/config.toml imports, has NRI on", ""},
+		"a drop-in is of version 3": {"version = 2\n", "version = 3\n", "", ExitOK, "by default: nothing to do", "/etc/containerd/config.toml has NRI on", ""},
+		"disabled_plugins add up": {"version = 3\n" + on, "disabled_plugins = ['io.containerd.nri.v1.nri']\n", "disabled_plugins = []\n" + on, ExitNo,
+			"/etc/containerd/d/a.toml:1: remove io.containerd.nri.v1.nri from disabled_plugins", "/etc/containerd/d/a.toml, which", "out of disabled_plugins at /etc/containerd/d/a.toml:1"},
+		"containerd 1.7 takes the table whole": {"version = 2\n" + on, "# x\n" + nriTable + "socket_path = '/x'\n", "", ExitNo,
+			"/etc/containerd/d/a.toml:2: set disable = false in [plugins", "containerd 1.7, which has it off by default, takes", "of /etc/containerd/d/a.toml, too"},
+		"containerd 1.7 would take the table whole": {"version = 2\n", nriTable + "socket_path = '/x'\n", "", ExitNo,
+			"/etc/containerd/d/a.toml:1: set disable = false in [plugins", "does not mention NRI, which containerd 1.7 has off by default", "with containerd 1.7 set disable = false"},
+		"containerd 1.7 would lose the other keys": {"version = 2\n" + off + "socket_path = '/x'\n", "version = 2\n", "", ExitNo,
+			"/etc/containerd/config.toml:4: set disable = false in place of true", "/etc/containerd/config.toml turns NRI off", "at /etc/containerd/config.toml:4 and restart"},
+		"containerd 2 does not": {"version = 3\n" + on, nriTable + "socket_path = '/x'\n", "", ExitOK, ", by /etc/containerd/config.toml: nothing", "/etc/containerd/config.toml has NRI on", ""},
+		"no file mentions it, of version 2": {"version = 2\n", "", "", ExitOK,
+			written + "# Written by jackfield enable-nri.\nversion = 2\n\n" + nriTable + "  disable = false\n  disable_connections = false\n", "does not mention NRI", "with containerd 1.7 set"},
 		"the main file has it off": {"version = 3\n" + off, "version = 3\n", "", ExitOK,
-			"/etc/containerd/config.toml: changed:\n--- /etc/containerd/config.toml\n+++ /etc/containerd/config.toml\n@@ -4 +4 @@\n-disable = true\n+disable = false\n", "/etc/containerd/config.toml turns NRI off", "at /etc/containerd/config.toml:4 and restart"},
-		"a drop-in lets nobody connect": {"version = 3\n", nriTable + "disable_connections = true\n", "", ExitError,
-			"- /etc/containerd/d/a.toml:2: set disable_connections = false, where it has true\n  edit it by hand, or give --config /etc/containerd/d/a.toml", "/etc/containerd/d/a.toml, which /etc/containerd/config.toml imports, lets no plugin connect", "at /etc/containerd/d/a.toml:2 and restart"},
+			written + "# Written by jackfield enable-nri.\nversion = 3\n", "/etc/containerd/config.toml turns NRI off", "at /etc/containerd/config.toml:4 and restart"},
+		"a drop-in lets nobody connect": {"version = 3\n", "", nriTable + "disable_connections = true\n", ExitNo,
+			"/etc/containerd/d/b.toml:2: set disable_connections = false in place of true\n", "/etc/containerd/d/b.toml, which /etc/containerd/config.toml imports, lets no plugin connect", "at /etc/containerd/d/b.toml:2 and restart"},
 		"the main file lets nobody connect": {"version = 3\n" + nriTable + "disable = true\ndisable_connections = true # x\n", "", "", ExitOK,
-			"/etc/containerd/config.toml: changed:\n--- /etc/containerd/config.toml\n+++ /etc/containerd/config.toml\n@@ -4,2 +4,2 @@\n-disable = true\n-disable_connections = true # x\n" +
-				"+disable = false\n+disable_connections = false # x\n", "/etc/containerd/config.toml turns NRI off", "at /etc/containerd/config.toml:4 and restart"},
+			written, "/etc/containerd/config.toml turns NRI off", "at /etc/containerd/config.toml:4 and restart"},
+		"version 1": {"[debug]\n", "", "", ExitNo, "/etc/containerd/config.toml: convert it with `containerd config migrate`", "does not mention NRI", ""},
 		"a drop-in that is no TOML": {"version = 3\n" + off, "[", "", ExitError,
 			"imported by /etc/containerd/config.toml: /etc/containerd/d/a.toml: line 1", "imported by /etc/containerd/config.toml: /etc/containerd/d/a.toml: line 1", "correct it"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			first, rest, _ := strings.Cut(tc.main, "\n")
+			if first == "[debug]" {
+				first, rest = "", first+"\n"
+			}
 			files := map[string]string{"etc/containerd/config.toml": first + "\nimports = ['d/*.toml']\n" + rest, "etc/containerd/d/a.toml": tc.a, "etc/containerd/d/b.toml": tc.b}
 			root := writeTree(t, files)
 			var out bytes.Buffer
@@ -158,7 +167,7 @@ func TestContainerdImports(t *testing.T) {
 				t.Errorf("status %d and\n%s\nwant %d and %q", status, text, tc.status, tc.enable)
 			}
 			for name, want := range files {
-				if got, err := os.ReadFile(filepath.Join(root, name)); err != nil || (string(got) != want) != (strings.Contains(tc.enable, ": changed") && strings.HasSuffix(name, "config.toml")) {
+				if got, err := os.ReadFile(filepath.Join(root, name)); err != nil || string(got) != want {
 					t.Errorf("%s is now %q, %v", name, got, err)
 				}
 			}
@@ -174,7 +183,31 @@ func TestContainerdImportMissing(t *testing.T) {
 		t.Errorf("doctor prints\n%s", out.String())
 	}
 	status, text := runEnableNRI(t, root)
-	if status != ExitOK || !strings.Contains(text, "there is no /etc/containerd/gone.toml") || !strings.Contains(text, ": changed:\n") {
+	if status != ExitNo || !strings.Contains(text, "there is no /etc/containerd/gone.toml") || !strings.Contains(text, "config.toml:4: set disable = false") {
 		t.Errorf("status %d and %s", status, text)
+	}
+}
+
+// A file that has the name of the drop-in is not replaced: it may belong to somebody else.
+func TestEnableNRIKeepsFileWithNameOfDropIn(t *testing.T) {
+	const other = "# mine\n"
+	files := map[string]string{
+		"etc/containerd/config.toml":                 "version = 3\nimports = ['/etc/containerd/d/*.toml']\n" + nriTable + "disable = true\n",
+		"etc/containerd/d/99-jackfield-nri.toml":     other,
+		"etc/crio/crio.conf.d/99-jackfield-nri.conf": other,
+	}
+	root := writeTree(t, files)
+	for runtime, want := range map[string]string{
+		"containerd": "/etc/containerd/config.toml:4: set disable = false in place of true",
+		"cri-o":      "/etc/crio/crio.conf.d/99-jackfield-nri.conf: add these lines:\n\n[crio.nri]\nenable_nri = true\n",
+	} {
+		if status, text := runEnableNRI(t, root, "--runtime", runtime); status != ExitNo || !strings.Contains(text, want) {
+			t.Errorf("%s: status %d and %s", runtime, status, text)
+		}
+	}
+	for name, want := range files {
+		if got, err := os.ReadFile(filepath.Join(root, name)); err != nil || string(got) != want {
+			t.Errorf("%s is now %q, %v", name, got, err)
+		}
 	}
 }

@@ -42,7 +42,7 @@ func TestExitStatusesAreTheSameForAllCommands(t *testing.T) {
 		"deviceinfo clean": "--config missing.yaml --sandbox-id x", "deviceinfo copy": "--config missing.yaml --resource a/b --device c --to d",
 		"deviceinfo list": "--config missing.yaml", "deviceinfo save": "--config missing.yaml --resource a/b --device c missing.json", "deviceinfo show": "missing.json",
 		"devices": "--config missing.yaml", "doctor": "", "enable-nri": "--root root --runtime containerd --config /etc", "explain": "missing.yaml", "inject": "--spec missing.json --cdi-device a/b=c",
-		"copy-programs": "jackfield --to /missing/x", "nri enable": "--root root --runtime containerd --config /etc", "policy check": "missing.yaml", "policy suggest": "missing.log", "policy test": "missing",
+		"copy-programs": "jackfield --to /missing/x", "policy check": "missing.yaml", "policy suggest": "missing.log", "policy test": "missing",
 		"sockets": "--root root", "status": "--root root", "validate": "missing.json",
 	}
 	run := func(line string, more ...string) (int, string) {

@@ -375,17 +375,20 @@ func TestDefaultsAreSafe(t *testing.T) {
 	}
 }
 
-// enableNRI edits the runtime's configuration at the path of the Kubernetes distribution.
-func TestEnableNRIEditsConfiguredFile(t *testing.T) {
+// enableNRI reads the runtime's configuration at the path of the Kubernetes distribution, and the NRI socket shows
+// whether the runtime has NRI on.
+func TestEnableNRIReadsConfiguredFile(t *testing.T) {
 	const file = "/var/snap/microk8s/current/args/containerd-template.toml"
-	pod := onlyObject[*apps.DaemonSet](t, renderHelm(t, "enableNRI: {enabled: true, configFile: "+file+"}")).Spec.Template.Spec
+	pod := onlyObject[*apps.DaemonSet](t, renderHelm(t, "{enableNRI: {enabled: true, configFile: "+file+"}, nri: {socketDir: /srv/nri}}")).Spec.Template.Spec
 	c := pod.InitContainers[0]
-	if !slices.Contains(c.Command, "--config="+file) || len(c.VolumeMounts) != 1 || c.VolumeMounts[0].MountPath != filepath.Dir(file) {
+	if !slices.Contains(c.Command, "--config="+file) || len(c.VolumeMounts) != 2 || c.VolumeMounts[0].MountPath != filepath.Dir(file) ||
+		c.VolumeMounts[1].MountPath != "/srv/nri" || !c.VolumeMounts[1].ReadOnly {
 		t.Errorf("%s runs %q with %v", c.Name, c.Command, c.VolumeMounts)
 	}
-	for _, v := range pod.Volumes {
-		if v.Name == c.VolumeMounts[0].Name && v.HostPath.Path != filepath.Dir(file) {
-			t.Errorf("%s has %s", c.Name, v.HostPath.Path)
+	for _, m := range c.VolumeMounts {
+		i := slices.IndexFunc(pod.Volumes, func(v core.Volume) bool { return v.Name == m.Name })
+		if i < 0 || pod.Volumes[i].HostPath.Path != m.MountPath {
+			t.Errorf("%s has %v, and the pod has the volumes %v", c.Name, m, pod.Volumes)
 		}
 	}
 }
