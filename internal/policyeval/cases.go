@@ -150,6 +150,9 @@ func (c *caseSpec) findFault() string {
 	case c.Message != "" && c.Want == Granted:
 		return "message: a granted request has no message; remove the key, or set want: refused or audited"
 	}
+	if err := c.Ask.CheckNames(); err != nil {
+		return "ask: " + err.Error()
+	}
 	return ""
 }
 

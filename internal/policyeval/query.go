@@ -10,8 +10,10 @@ import (
 	"strings"
 
 	"github.com/containerd/errdefs"
+	"tags.cncf.io/container-device-interface/pkg/parser"
 
 	"github.com/jackfield/jackfield/internal/diag"
+	"github.com/jackfield/jackfield/internal/kubename"
 	"github.com/jackfield/jackfield/internal/mountopt"
 	"github.com/jackfield/jackfield/internal/reserved"
 	"github.com/jackfield/jackfield/pkg/annotation"
@@ -48,6 +50,21 @@ type Query struct {
 // IsEmpty reports whether nothing is asked about.
 func (q *Query) IsEmpty() bool {
 	return len(q.CDI)+len(q.Devices)+len(q.Sockets)+len(q.Mounts)+len(q.Hooks)+len(q.Networks)+len(q.Ports)+len(q.NamedSockets) == 0
+}
+
+// CheckNames returns an error about the first name that no CDI file and no configuration can have.
+func (q *Query) CheckNames() error {
+	for _, name := range q.CDI {
+		if !parser.IsQualifiedName(name) {
+			return fmt.Errorf("invalid CDI device name %s: must be vendor.com/class=name", diag.Quote(name))
+		}
+	}
+	for _, name := range q.NamedSockets {
+		if !kubename.IsLabel(name) {
+			return fmt.Errorf("invalid name of a socket %s: must be 1 to 63 lower-case letters, digits and '-'", diag.Quote(name))
+		}
+	}
+	return nil
 }
 
 // Decision is the answer of a policy about one thing.

@@ -92,6 +92,9 @@ func (q *policyCheck) checkFlags(cmd *cobra.Command, args []string) error {
 	if err := q.manifestFlags.checkFlags(cmd, args); err != nil {
 		return err
 	}
+	if err := q.query.CheckNames(); err != nil {
+		return usagef(cmd, "%w", err)
+	}
 	for _, m := range q.mounts {
 		parts := strings.Split(m, ":")
 		if len(parts) < 2 || len(parts) > 3 || len(parts) == 3 && parts[2] != "ro" {

@@ -24,8 +24,7 @@ one more for each network that brought sockets or devices. Run the node in mode
 audit for a while, and use the rules in mode enforce.
 
 Without FILE, suggest reads audit.file of the configuration; - is standard input.
-Give rotated files first. What a rule denies, and what no pattern can name, is
-listed in comments. Ports of vswitches are not in the audit log.
+Give rotated files first. Comments list requests that a rule denies, and names that a rule cannot match exactly. Ports of vswitches are not in the audit log.
 
 The exit status is 3 when the log has nothing that was asked for.`
 
@@ -135,7 +134,7 @@ func suggestionText(rules []policy.Rule, left []policy.Suggestion) string {
 		}
 	}
 	for _, a := range left {
-		why := "no pattern can name it alone"
+		why := "a rule cannot match this name exactly"
 		if a.DeniedBy != "" {
 			why = "rule " + diag.Quote(a.DeniedBy) + " denies it"
 		}

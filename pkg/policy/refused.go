@@ -25,7 +25,7 @@ type RefusedError struct {
 	Rule string
 	// Why says what did not match.
 	Why string
-	// Lines are the lines of YAML to add; none where no pattern can name what was asked for.
+	// Lines are the lines of YAML to add; none where no rule can match the name exactly.
 	Lines []string
 	// Under is where to add the lines: "policy.rules", or "allow" or a list of it in Rule, such as
 	// "allow.sockets".
@@ -76,7 +76,7 @@ type Remedy struct {
 	Lines []string `json:"lines"`
 }
 
-// RemedyData returns the remedy for programs; nil where no pattern can name what was asked for.
+// RemedyData returns the remedy for programs; nil where no rule can match the name exactly.
 func (e *RefusedError) RemedyData() *Remedy {
 	if len(e.Lines) == 0 {
 		return nil
