@@ -217,7 +217,8 @@ func vswitchMetrics(vswitches []status.Vswitch) []metric {
 	}
 	labels := []string{"vswitch"}
 	return []metric{
-		{Family{"jackfield_vswitch_up", gauge, "1 while the API of a configured vswitch answers."}, labels, up},
+		{Family{"jackfield_vswitch_up", gauge, "1 if the last check of a configured vswitch succeeded, otherwise 0. " +
+			"A check runs at least every 45 seconds; it fails if the vswitch is down, hangs or cannot be reached."}, labels, up},
 		{Family{"jackfield_vswitch_ports", gauge, "Ports of living pods on a vswitch."}, labels, ports},
 		{Family{"jackfield_vswitch_ports_missing", gauge, "Ports of living pods that a vswitch lacks and that could not be re-created yet."}, labels, missing},
 		{Family{"jackfield_vswitch_ports_recreated_total", counter, "Ports of living pods that were re-created because the vswitch had lost them."}, labels, recreated},
