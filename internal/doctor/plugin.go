@@ -39,7 +39,7 @@ func (d *doctor) checkPlugin() {
 	case !node.Registered:
 		d.report("plugin", Error, "see its log; is its --nri-socket the socket of the runtime (nri, above)?", unregistered, node.PID)
 	case node.Runtime.Limitation() != "":
-		d.report("plugin", Error, "run these containers with containerd or CRI-O, or with Podman and jackfield-hook", "jackfield-nri %s is registered with %s %s: %s",
+		d.report("plugin", Error, node.Runtime.FindRemedy(), "jackfield-nri %s is registered with %s %s: %s",
 			node.Version, node.Runtime.Name, node.Runtime.Version, node.Runtime.Limitation())
 		return
 	case node.Runtime == nil:
@@ -155,9 +155,9 @@ func (d *doctor) checkVswitches() {
 		case !v.Checked:
 			d.report("vswitches", Unknown, "run doctor again in a few seconds", "%s is not checked yet", title)
 		case !v.Answering:
-			d.report("vswitches", Error, "start the switch, or correct vswitches."+v.Name+".endpoint", "%s is unreachable: %s", title, v.Error)
+			d.report("vswitches", Error, v.FindRemedy(), "%s is unreachable: %s", title, v.Error)
 		case v.Missing > 0:
-			d.report("vswitches", Error, "correct what the switch refuses; jackfield-nri tries again every few seconds", "%s lacks %s of running pods: %s", title, diag.Count(v.Missing, "port"), v.Error)
+			d.report("vswitches", Error, v.FindRemedy(), "%s lacks %s of running pods: %s", title, diag.Count(v.Missing, "port"), v.Error)
 		case v.Error != "":
 			d.report("vswitches", Warning, "see the log of jackfield-nri", "%s answers and has %s of running pods: %s", title, diag.Count(v.Ports, "port"), v.Error)
 		default:

@@ -78,6 +78,7 @@ func Get(ctx context.Context, host hostfs.Root, stateDir string) (*Node, error) 
 	if err := json.Unmarshal(data, &n); err != nil {
 		return nil, fail(err)
 	}
+	n.addRemedies()
 	return &n, nil
 }
 

@@ -12,13 +12,14 @@ import (
 	"github.com/jackfield/jackfield/pkg/policy"
 )
 
-// Node is the status of a daemon.
+// Node is the status of a daemon. Get sets the remedies; the daemon does not send them.
 type Node struct {
 	Version    string    `json:"version"`
 	PID        int       `json:"pid"`
 	Started    time.Time `json:"started"`
 	Registered bool      `json:"registered"`        // with the runtime, now
 	Runtime    *Runtime  `json:"runtime,omitempty"` // of the last registration
+	Remedy     string    `json:"remedy,omitempty"`  // while it is not registered, or with a runtime that is not supported
 	Config     Config    `json:"config"`
 	// Containers are the running containers that have something injected, by namespace, pod,
 	// name and ID.
@@ -58,6 +59,7 @@ type Vswitch struct {
 	Removed   int    `json:"removed"`
 	Errors    int    `json:"errors"`
 	Error     string `json:"error,omitempty"` // of the last check
+	Remedy    string `json:"remedy,omitempty"`
 }
 
 // Sandbox is a pod that lives.
@@ -89,6 +91,7 @@ type Config struct {
 	Generation uint64    `json:"generation"`      // counts from 1, and grows with each configuration that comes into force
 	Since      time.Time `json:"since"`           // when it came into force
 	Error      string    `json:"error,omitempty"` // why a newer one is not in force
+	Remedy     string    `json:"remedy,omitempty"`
 }
 
 // Container is one container and what was injected.

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package status
+
+import "cmp"
+
+// FindRemedy returns what an administrator can do about a switch that does not answer or lacks ports; "" for a switch
+// without a fault.
+func (v *Vswitch) FindRemedy() string {
+	switch {
+	case !v.Checked:
+		return ""
+	case !v.Answering:
+		return "start the switch, or correct vswitches." + v.Name + ".endpoint"
+	case v.Missing > 0:
+		return "correct what the switch refuses; jackfield-nri tries again every few seconds"
+	}
+	return ""
+}
+
+// FindRemedy returns what an administrator can do about the runtime; "" for one that applies what NRI plugins request.
+func (r *Runtime) FindRemedy() string {
+	if r.Limitation() == "" {
+		return ""
+	}
+	return "run these containers with containerd or CRI-O, or with Podman and jackfield-hook"
+}
+
+// addRemedies sets the remedies of all faults.
+func (n *Node) addRemedies() {
+	n.Remedy = n.Runtime.FindRemedy()
+	if !n.Registered {
+		n.Remedy = "run `jackfield doctor`, and read the log of jackfield-nri"
+	}
+	if n.Config.Error != "" {
+		n.Config.Remedy = "correct the file; `jackfield validate " + cmp.Or(n.Config.File, "FILE") + "` has every finding"
+	}
+	for i := range n.Vswitches {
+		n.Vswitches[i].Remedy = n.Vswitches[i].FindRemedy()
+	}
+}
