@@ -11,17 +11,16 @@ import (
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
 
-const deviceInfoLong = `deviceinfo lists, shows and writes device-info files (Device Information
-Specification 1.1.0), as a device plugin does (save, §4.1) and as an NPWG
-implementation does (copy, clean, §4.2). The directories are those of the
-configuration, deviceInfo.dpDir and deviceInfo.cniDir.`
+const deviceInfoLong = `deviceinfo lists, shows and removes device-info files (Device Information
+Specification 1.1.0) in the directories deviceInfo.dpDir and deviceInfo.cniDir of
+the configuration.`
 
 func deviceInfoCommand(env Env) *cobra.Command {
 	return commandGroup(&cobra.Command{
 		Use:   "deviceinfo",
-		Short: "List, show and write device-info files",
+		Short: "List, show and remove device-info files",
 		Long:  deviceInfoLong,
-	}, infoListCommand(env), infoShowCommand(env), infoSaveCommand(env), infoCopyCommand(env), infoCleanCommand(env))
+	}, infoListCommand(env), infoShowCommand(env), infoCleanCommand(env))
 }
 
 // devicePluginDir returns the directory in which device plugins write device-info files.

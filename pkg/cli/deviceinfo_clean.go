@@ -34,6 +34,24 @@ hexadecimal digits, as containerd and CRI-O have it), if no ID to keep begins th
 ID, and if the file is older than --older-than, which protects a sandbox that was
 created after the list. An empty list is refused: a failed command prints one.`
 
+// device is a device as its device plugin names it.
+type device struct{ resource, id string }
+
+func (d *device) addFlags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&d.resource, "resource", "", "`name` of the extended resource, such as intel.com/sriov")
+	cmd.Flags().StringVar(&d.id, "device", "", "`ID` of the device, as the device plugin names it")
+}
+
+func (d *device) checkFlags(cmd *cobra.Command) error {
+	switch {
+	case d.resource == "":
+		return usagef(cmd, "--resource is missing")
+	case d.id == "":
+		return usagef(cmd, "--device is missing")
+	}
+	return nil
+}
+
 func infoCleanCommand(env Env) *cobra.Command {
 	var (
 		n hostFlags

@@ -23,8 +23,8 @@ func infoShowCommand(env Env) *cobra.Command {
 		Use:   "show FILE",
 		Short: "Show a device-info file",
 		Long: "show prints the keys and values of a device-info file (- for standard input). With\n" +
-			"-o json it prints the map in the form in which save writes it. The diagnostics of\n" +
-			"an invalid file go to standard error.",
+			"-o json it prints the map itself. The diagnostics of an invalid file go to standard\n" +
+			"error.",
 		Example: "  cd /var/run/k8s.cni.cncf.io/devinfo/dp\n" +
 			"  jackfield deviceinfo show intel.com-sriov-0000:03:00.3-device.json",
 		Args: exactlyOneArg("FILE"),
