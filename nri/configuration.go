@@ -105,7 +105,7 @@ func (p *Plugin) applyConfig(cfg *config.Config) error {
 	}
 	hooks := hooksd.New(p.opts.Host, cfg.Hooks.Dirs, hooksd.Options{})
 	engine, err := resolve.New(p.opts.Host, cfg, resolve.Options{SpecDirs: p.opts.SpecDirs, Ledger: &p.containers.ledger, Hooks: hooks.Hooks,
-		Staged: p.state.staged.Load, Kubelet: podresources.QueryPod, CheckResponsive: p.config.dirs.Check, ConfigName: p.opts.ConfigName})
+		Staged: p.state.isStaged, Kubelet: podresources.QueryPod, CheckResponsive: p.config.dirs.Check, ConfigName: p.opts.ConfigName})
 	if err != nil {
 		if old != nil {
 			p.config.dirs.Replace(old.cfg.Directories(p.opts.SpecDirs))
@@ -114,7 +114,7 @@ func (p *Plugin) applyConfig(cfg *config.Config) error {
 	}
 	now := &core{engine, cfg, hooks}
 	p.config.core.Store(now)
-	p.containers.hotplug.followConfig()
+	p.containers.hotplug.followConfig(cfg)
 	p.ports.followConfig(cfg)
 	if old != nil {
 		p.retireCore(old)

@@ -19,7 +19,6 @@ import (
 	"github.com/jackfield/jackfield/pkg/edits"
 	"github.com/jackfield/jackfield/pkg/policy"
 	"github.com/jackfield/jackfield/pkg/resolve"
-	"github.com/jackfield/jackfield/pkg/staging"
 )
 
 // A container is created in five steps: precheck (hasNoRequests), resolve, adjust and stage
@@ -110,19 +109,18 @@ type creation struct {
 	req    *resolve.Request
 	plan   *resolve.Plan
 	adjust *api.ContainerAdjustment // what the runtime was answered
-	store  *staging.Store           // that has the container's sockets
 	asOf   uint64                   // hotplug.changes before its requests were resolved
 }
 
 // prepareCreation resolves the container's requests, stages its sockets, and makes the
 // adjustment. It runs on a worker. The creation is nil for a container that gets nothing.
 func (p *Plugin) prepareCreation(ctx context.Context, pod *api.PodSandbox, c *api.Container) (_ *creation, err error) {
-	current, store := p.config.core.Load(), p.state.store.Load()
+	current := p.config.core.Load()
 	asOf := p.containers.hotplug.changes.Load()
 	if p.runtime.unsynchronized.Load() {
 		p.containers.addPreexisting(pod)
 	}
-	p.forgetFailedCreations(store, pod, c)
+	p.forgetFailedCreations(pod, c)
 	req := newRequest(p.runtimeName(), pod, c)
 	can := p.capabilitiesFor(req)
 	req.CanDeliver = func(set *edits.Set, request string) error { return capability.Check(set, can, request) }
@@ -138,7 +136,7 @@ func (p *Plugin) prepareCreation(ctx context.Context, pod *api.PodSandbox, c *ap
 	defer func() {
 		if err != nil {
 			p.containers.ledger.Drop(req.SandboxID, req.ContainerID)
-			p.removeIfPodIsGone(store, pod)
+			p.removeIfPodIsGone(pod)
 		}
 	}()
 	plan.DropGroups(can.UnneededGroup)
@@ -149,18 +147,14 @@ func (p *Plugin) prepareCreation(ctx context.Context, pod *api.PodSandbox, c *ap
 	if err := ctx.Err(); err != nil {
 		return nil, err // too late: nothing is created
 	}
-	switch {
-	case plan.Staging == nil:
-	case store == nil:
-		return nil, p.storeFault(current.cfg)
-	default:
+	if plan.Staging != nil {
 		// The kubelet creates a container again only after its predecessor has ended.
 		plan.Staging.Successor = len(plan.Staging.SocketDirs) > 0 && p.containers.isSuccessor(pod.GetId(), containerName(c))
-		if err := store.Prepare(*plan.Staging); err != nil {
+		if err := p.state.store.Load().Prepare(*plan.Staging); err != nil {
 			return nil, err
 		}
 	}
-	return &creation{pod: pod, c: c, req: req, plan: plan, adjust: adjust, store: store, asOf: asOf}, nil
+	return &creation{pod: pod, c: c, req: req, plan: plan, adjust: adjust, asOf: asOf}, nil
 }
 
 // undoCreation removes what a worker created for a container after its deadline, when the runtime
@@ -171,16 +165,15 @@ func (p *Plugin) undoCreation(made *creation) {
 	}
 	remove := p.forgetContainer(made.pod, made.c)
 	if made.plan.Staging != nil {
-		remove(made.store)
-		p.removeIfPodIsGone(made.store, made.pod)
+		remove(p.state.store.Load())
+		p.removeIfPodIsGone(made.pod)
 	}
 }
 
-// removeIfPodIsGone removes what a worker created for a pod whose removal was reported meanwhile. store is
-// nil while the state directory cannot be used.
-func (p *Plugin) removeIfPodIsGone(store *staging.Store, pod *api.PodSandbox) {
-	if store != nil && !p.containers.hasSandbox(pod.GetId()) {
-		p.reportRemoval(p.podLog(pod), "the pod", store.RemoveIdleSandbox(pod.GetId()))
+// removeIfPodIsGone removes what a worker created for a pod whose removal was reported meanwhile.
+func (p *Plugin) removeIfPodIsGone(pod *api.PodSandbox) {
+	if !p.containers.hasSandbox(pod.GetId()) {
+		p.reportRemoval(p.podLog(pod), "the pod", p.state.store.Load().RemoveIdleSandbox(pod.GetId()))
 	}
 }
 
@@ -232,7 +225,7 @@ func (t *containerTable) adjustmentOf(id string) *api.ContainerAdjustment {
 
 // forgetFailedCreations forgets earlier attempts to create a container of this name, and counts
 // what else never started in the pod against no limit. It runs on a worker.
-func (p *Plugin) forgetFailedCreations(store *staging.Store, pod *api.PodSandbox, c *api.Container) {
+func (p *Plugin) forgetFailedCreations(pod *api.PodSandbox, c *api.Container) {
 	table := p.containers.containerTable
 	failed := table.list(func(one *container) bool {
 		return table.isPending(one) && one.pod.GetId() == pod.GetId() && one.c.GetId() != c.GetId()
@@ -243,12 +236,9 @@ func (p *Plugin) forgetFailedCreations(store *staging.Store, pod *api.PodSandbox
 			continue
 		}
 		p.containerLog(one.pod, one.c).WithField("next", c.GetId()).Info("the container never started: removed its state")
-		remove := p.forgetContainer(one.pod, one.c)
-		if store != nil {
-			remove(store)
-		}
+		p.forgetContainer(one.pod, one.c)(p.state.store.Load())
 	}
-	p.forgetPredecessor(store, pod, c)
+	p.forgetPredecessor(pod, c)
 }
 
 // refusal is the error that the runtime reports in an event of the pod. Its text names the

@@ -19,6 +19,7 @@ import (
 
 	"github.com/jackfield/jackfield/internal/deadline"
 	"github.com/jackfield/jackfield/internal/fswatch"
+	"github.com/jackfield/jackfield/pkg/config"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 	"github.com/jackfield/jackfield/pkg/resolve"
 	"github.com/jackfield/jackfield/pkg/staging"
@@ -71,13 +72,17 @@ func newHotplug(p *Plugin) *hotplug {
 	return h
 }
 
-// followConfig watches the directory of the configuration in force, where sockets can be added to
-// running containers. An unresponsive directory is watched as soon as it answers.
-func (h *hotplug) followConfig() {
-	dir := ""
-	if c := h.p.config.core.Load(); c != nil && h.p.state.store.Load() != nil && h.p.state.staged.Load() {
-		dir = c.cfg.DeviceInfo.CNIDir
+// followConfig watches the configured directory of device-info files, where sockets can be added to running
+// containers.
+func (h *hotplug) followConfig(cfg *config.Config) {
+	if h.p.state.isStaged() {
+		h.watch(cfg.DeviceInfo.CNIDir)
 	}
+}
+
+// watch watches dir in place of the directory before; "" stands for none. An unresponsive directory is watched
+// as soon as it responds.
+func (h *hotplug) watch(dir string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if dir == h.dir {
@@ -226,9 +231,6 @@ func (t *containerTable) hasEnded(c *runningContainer) bool {
 func (h *hotplug) updateContainer(c *runningContainer, pod *api.PodSandbox, log *logrus.Entry) {
 	defer h.p.recoverPanic(new(error), pod)
 	current, store := h.p.config.core.Load(), h.p.state.store.Load()
-	if store == nil {
-		return // the container is updated when the state directory can be used
-	}
 	watchErr := h.watchMetadata(c, current)
 	plan, err := h.resolveAgain(c.req, current, store)
 	if h.p.containers.hasEnded(c) {

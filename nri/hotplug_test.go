@@ -215,13 +215,11 @@ func TestFailedHotplugWatchIsRepeated(t *testing.T) {
 	h.writeInfo("net1", "client", "/run/vsw/1/s")
 	h.create()
 	h.wantInterfaces("at its creation", "net1")
-	store := h.p.state.store.Swap(nil)
-	h.p.containers.hotplug.followConfig() // nothing is watched
-	h.p.state.store.Store(store)
+	h.p.containers.hotplug.watch("")
 	var was unix.Rlimit
 	check(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &was))
 	check(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 0, Max: was.Max}))
-	h.p.containers.hotplug.followConfig()
+	h.p.containers.hotplug.followConfig(h.p.config.core.Load().cfg)
 	failed := busytest.Until(func() bool { return h.p.counters.StagingFailed.Load() > 0 })
 	check(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &was))
 	if !failed {

@@ -82,9 +82,8 @@ type containerState struct {
 // maxWorkers bounds the goroutines that unresponsive file systems can block.
 const maxWorkers = 64
 
-// New returns a plugin that is ready to run: configuration compiled, CDI files loaded, state
-// directory checked. New does not wait for an unresponsive directory: the plugin uses it when
-// it answers.
+// New returns a plugin that is ready to run: configuration compiled, CDI files loaded, state directory opened.
+// New does not wait for any other directory that is unresponsive: the plugin uses the directory when it responds.
 func New(opts Options, log *logrus.Logger) (*Plugin, error) {
 	if opts.Config == nil {
 		opts.Config = config.Default()
@@ -138,9 +137,7 @@ func (p *Plugin) applyFirstConfig() error {
 // with the process.
 func (p *Plugin) Close() error {
 	p.config.watch.Close()
-	p.state.mu.Lock()
 	p.end()
-	p.state.mu.Unlock()
 	p.config.dirs.Close()
 	err := errors.Join(
 		closeWithin(func() error { p.tasks.Wait(); return nil }),

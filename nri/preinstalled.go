@@ -43,8 +43,8 @@ func (p *Plugin) registerWithoutSynchronize() {
 
 // restoreRecorded rebinds the sockets of living containers, and removes the state of removed sandboxes.
 func (p *Plugin) restoreRecorded() {
-	store, current := p.state.store.Load(), p.config.core.Load()
-	if !p.runtime.unsynchronized.Load() || store == nil || current == nil {
+	current, store := p.config.core.Load(), p.state.store.Load()
+	if !p.runtime.unsynchronized.Load() || current == nil {
 		return
 	}
 	defer p.recoverPanic(new(error), nil)
@@ -171,7 +171,7 @@ func (t *containerTable) isCreatedHere(id string) bool {
 
 // forgetPredecessor removes what is kept for restored containers of the same name: the kubelet creates
 // a container again only after its predecessor has ended.
-func (p *Plugin) forgetPredecessor(store *staging.Store, pod *api.PodSandbox, c *api.Container) {
+func (p *Plugin) forgetPredecessor(pod *api.PodSandbox, c *api.Container) {
 	if !p.runtime.unsynchronized.Load() {
 		return
 	}
@@ -179,8 +179,6 @@ func (p *Plugin) forgetPredecessor(store *staging.Store, pod *api.PodSandbox, c 
 		return one.restored && one.c.GetPodSandboxId() == pod.GetId() && one.c.GetName() == containerName(c) && one.c.GetId() != c.GetId()
 	})
 	for _, one := range restored {
-		if remove := p.forgetContainer(pod, one.c); store != nil {
-			remove(store)
-		}
+		p.forgetContainer(pod, one.c)(p.state.store.Load())
 	}
 }

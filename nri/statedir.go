@@ -22,42 +22,46 @@ import (
 	"github.com/jackfield/jackfield/pkg/staging"
 )
 
-// reopenInterval is how long after a failure the state directory is opened again.
-const reopenInterval = time.Second
+// stateDirTimeout is how long the start waits for the state directory.
+const stateDirTimeout = 3 * time.Second
 
-// stateDir is the state directory. Its path and mode stay the same for as long as the plugin runs:
-// see checkSameStore. A directory that is unresponsive when the plugin starts is opened in the
-// background.
+// stateDir is the state directory. It is opened once, with the first configuration. Its path and mode stay the
+// same for as long as the plugin runs: see checkSameStore.
 type stateDir struct {
-	store  atomic.Pointer[staging.Store] // nil while the directory cannot be used
-	staged atomic.Bool                   // sockets are bound in the staging directory
-	hooks  atomic.Pointer[staging.Store] // of the OCI hook's containers; nil while it is not open
-	since  time.Time                     // when it was first opened; constant
+	store atomic.Pointer[staging.Store] // nil before the first configuration
+	hooks atomic.Pointer[staging.Store] // of the OCI hook's containers; nil while it is not open
 
-	wakePostponed func() // has runPostponed called
+	wakePostponed func() // triggers runPostponed
 
 	mu        sync.Mutex
-	fault     error                  // why the directory cannot be used; nil while it is unresponsive
-	postponed []func(*staging.Store) // work of calls for which no worker was free
+	postponed []func(*staging.Store) // removals for which no worker was free
 }
 
-// openStateDir opens the state directory of the first configuration.
+// openStateDir opens the state directory of the first configuration. Without it the plugin ends, and systemd or
+// the kubelet starts it again.
 func (p *Plugin) openStateDir(cfg *config.Config) error {
-	// The most likely mode, until the directory is open.
-	mode := staging.Mode(cfg.Sockets.Staging)
-	p.state.staged.Store(mode == staging.ModeMount || mode != staging.ModeDirectory && p.opts.Host.IsLive())
-	p.state.since = time.Now()
-	store, err := deadline.RunOrHandOver(nil, startupTimeout, func() (*staging.Store, error) { return p.openStore(cfg) },
-		func(store *staging.Store, err error) { p.useLateStore(cfg, store, err) })
+	store, err := deadline.RunOrHandOver(nil, stateDirTimeout, func() (*staging.Store, error) { return p.openStore(cfg) },
+		func(late *staging.Store, err error) {
+			if err == nil {
+				_ = late.Close() // the start has failed
+			}
+		})
 	if errors.Is(err, deadline.ErrTimeout) {
-		p.log.WithField("directory", cfg.StateDir).Error("the state directory is unresponsive: the plugin starts without it, and refuses containers with sockets or devices of networks until it answers")
-		return nil
+		return errdefs.ErrUnavailable.WithMessage(fmt.Sprintf("open state directory %q: it must respond within %v; "+
+			"check the file system mounted there, or set another stateDir", cfg.StateDir, stateDirTimeout))
 	}
-	if err == nil {
-		p.useStore(cfg, store)
+	if err != nil {
+		return err
 	}
-	return err
+	p.state.store.Store(store)
+	if p.state.isStaged() {
+		p.tasks.Go(func() { p.rebindHookSockets(staging.HookDir(cfg.StateDir)) })
+	}
+	return nil
 }
+
+// isStaged reports whether sockets are bound in the staging directory.
+func (s *stateDir) isStaged() bool { return s.store.Load().Status().Mode == staging.ModeMount }
 
 // openStore opens the state directory and stages sockets as the configuration says.
 func (p *Plugin) openStore(cfg *config.Config) (*staging.Store, error) {
@@ -77,50 +81,6 @@ func (p *Plugin) openStore(cfg *config.Config) (*staging.Store, error) {
 		}
 	}()
 	return store, nil
-}
-
-// useLateStore puts a state directory that answers late into use. After a failure to open it, it
-// opens the directory again, until the plugin is closed.
-func (p *Plugin) useLateStore(cfg *config.Config, store *staging.Store, err error) {
-	var attempts retryState
-	for ; err != nil; store, err = p.openStore(cfg) {
-		if _, isNew := attempts.recordFailure(err); isNew {
-			p.log.WithError(err).Error("the state directory answers and cannot be used; trying again every second")
-		}
-		p.state.mu.Lock()
-		p.state.fault = err
-		p.state.mu.Unlock()
-		deadline.Sleep(p.closing, reopenInterval)
-		if p.closing.Err() != nil {
-			return
-		}
-	}
-	// What ended while the directory was not open is removed before anything new is created there,
-	// and then what ended during that.
-	p.retainLiving(store, time.Now())
-	opened := time.Now()
-	p.useStore(cfg, store)
-	p.retainLiving(store, opened)
-	p.log.WithField("directory", cfg.StateDir).Info("the state directory is in use")
-	p.containers.hotplug.followConfig()
-}
-
-// useStore puts an open store into use, unless the plugin is closed meanwhile.
-func (p *Plugin) useStore(cfg *config.Config, store *staging.Store) {
-	p.state.mu.Lock()
-	defer p.state.mu.Unlock()
-	if p.closing.Err() != nil {
-		if err := store.Close(); err != nil {
-			p.log.WithError(err).Warn("cannot close the state directory")
-		}
-		return
-	}
-	staged := store.Status().Mode == staging.ModeMount
-	p.state.staged.Store(staged)
-	p.state.store.Store(store)
-	if staged {
-		p.tasks.Go(func() { p.rebindHookSockets(staging.HookDir(cfg.StateDir)) })
-	}
 }
 
 // closeStores closes the open stores. The sockets in them stay bound.
@@ -153,14 +113,9 @@ func (p *Plugin) retainLiving(store *staging.Store, asOf time.Time) {
 	p.containers.hotplug.synchronize(store)
 }
 
-// runInStore runs f in the state directory, within the runtime's time or beyond it. While the
-// directory cannot be used f is left out: retainLiving removes what it would have removed.
+// runInStore runs f, which removes something from the state directory, within the runtime's time or beyond it.
 func (p *Plugin) runInStore(ctx context.Context, h telemetry.Handler, f func(*staging.Store)) {
-	store := p.state.store.Load()
-	if store == nil {
-		return
-	}
-	err := p.runOnWorker(ctx, h, nil, func() error { f(store); return nil })
+	err := p.runOnWorker(ctx, h, nil, func() error { f(p.state.store.Load()); return nil })
 	if err == nil {
 		return
 	}
@@ -173,7 +128,7 @@ func (p *Plugin) runInStore(ctx context.Context, h telemetry.Handler, f func(*st
 	}
 }
 
-// runPostponed does the work of calls for which no worker was free. It needs none: the runtime does not wait.
+// runPostponed runs the removals for which no worker was free. It needs no worker, because the runtime does not wait.
 func (p *Plugin) runPostponed() {
 	p.state.mu.Lock()
 	postponed := p.state.postponed
@@ -185,16 +140,6 @@ func (p *Plugin) runPostponed() {
 			f(p.state.store.Load())
 		}()
 	}
-}
-
-// storeFault is why a container that needs the state directory is refused while it cannot be used.
-func (p *Plugin) storeFault(cfg *config.Config) error {
-	p.state.mu.Lock()
-	defer p.state.mu.Unlock()
-	if p.state.fault != nil {
-		return fmt.Errorf("cannot deliver sockets and devices.json: state directory %s cannot be used: %w", cfg.StateDir, errors.Join(p.state.fault, errdefs.ErrUnavailable))
-	}
-	return fmt.Errorf("cannot deliver sockets and devices.json: %s: %w", dircheck.Directory{Directory: config.Directory{Path: cfg.StateDir, Use: "state"}, Since: p.state.since}.Fault(), errdefs.ErrUnavailable)
 }
 
 // stagingEvents counts and logs what the store does by itself.

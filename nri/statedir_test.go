@@ -10,70 +10,42 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/containerd/errdefs"
-	"github.com/containerd/nri/pkg/api"
+	"github.com/sirupsen/logrus"
 
 	"github.com/jackfield/jackfield/internal/busytest"
+	"github.com/jackfield/jackfield/pkg/config"
 )
 
-// A state directory answers late and cannot be opened. It is opened again until it can be.
-func TestUnusableStateDirectoryIsReopened(t *testing.T) {
-	h := newRunningHost(t, fmt.Sprintf(runningConfig, runningRule))
-	store, cfg := h.p.state.store.Swap(nil), h.p.config.core.Load().cfg
-	check(t, store.Close())
-	dir := filepath.Join(h.root, "run/jackfield")
-	check(t, os.Rename(dir, dir+".away"))
-	check(t, os.WriteFile(dir, nil, 0o644)) // a file in place of the directory
-	go func() {
-		store, err := h.p.openStore(cfg)
-		h.p.useLateStore(cfg, store, err)
-	}()
-	h.waitForStatus("the failure", func(ConfigStatus) bool {
-		h.p.state.mu.Lock()
-		defer h.p.state.mu.Unlock()
-		return h.p.state.fault != nil
-	})
-	if err := h.p.storeFault(cfg); !errdefs.IsUnavailable(err) || !strings.Contains(err.Error(), "cannot be used") {
-		t.Errorf("a container that needs the directory is refused with %v", err)
-	}
-	check(t, os.Remove(dir))
-	check(t, os.Rename(dir+".away", dir))
-	h.waitForStatus("the state directory in use", func(ConfigStatus) bool { return h.p.state.store.Load() != nil })
-}
-
-// What ended while the state directory could not be used is removed when it can be, and nothing else is.
-func TestLateStateDirectoryLosesWhatEnded(t *testing.T) {
-	h := newRunningHost(t, fmt.Sprintf(runningConfig, runningRule))
-	h.listen("run/vsw/1/s")
-	h.writeInfo("net1", "client", "/run/vsw/1/s")
-	h.create()
-	ended := h.c
-	h.c = &api.Container{Id: strings.Repeat("c", 64), PodSandboxId: h.pod.Id, Name: "d"}
-	h.create()
-	_, err := h.p.Synchronize(t.Context(), []*api.PodSandbox{h.pod}, []*api.Container{ended, h.c})
-	check(t, err)
-	for _, id := range []string{ended.Id, h.c.Id} { // not a moment ago
-		record := filepath.Join(h.root, "run/jackfield/sandboxes", h.pod.Id, id+".container")
-		check(t, os.Chtimes(record, time.Now(), time.Now().Add(-time.Hour)))
-	}
-	store := h.p.state.store.Swap(nil)
-	check(t, h.p.RemoveContainer(t.Context(), h.pod, ended))
-	h.p.useLateStore(h.p.config.core.Load().cfg, store, nil)
-	if left, err := store.Containers(); err != nil || len(left) != 1 || left[0] != h.c.Id {
-		t.Errorf("in the state directory: %q, %v; want only the container that lives", left, err)
-	}
-}
-
-// A store that is opened after the plugin's end is closed.
-func TestStoreAfterCloseIsClosed(t *testing.T) {
-	h := newRunningHost(t, fmt.Sprintf(runningConfig, runningRule))
-	store := h.p.state.store.Swap(nil)
-	h.p.end()
-	h.p.useLateStore(h.p.config.core.Load().cfg, store, nil)
-	if _, err := store.BecomeRebinder(); !errors.Is(err, os.ErrClosed) || h.p.state.store.Load() != nil {
-		t.Errorf("the unused store is not closed: %v", err)
+// The plugin does not start without its state directory. The error has the directory, the rule and a remedy.
+func TestStartFailsWithoutStateDirectory(t *testing.T) {
+	for name, tc := range map[string]struct {
+		prepare func(dir string) error
+		want    []string
+	}{
+		"a file": {func(dir string) error { return os.WriteFile(dir, nil, 0o644) },
+			[]string{`is a regular file: it must be a directory; remove it, or set another stateDir`}},
+		"a parent that is a file": {func(dir string) error {
+			return errors.Join(os.Remove(filepath.Dir(dir)), os.WriteFile(filepath.Dir(dir), nil, 0o644))
+		}, []string{`not a directory; create it (owner root, mode 0755), or set another stateDir`}},
+		"a directory that others can write": {func(dir string) error { return errors.Join(os.Mkdir(dir, 0o755), os.Chmod(dir, 0o777)) },
+			[]string{"found mode 0777: it must be writable by its owner alone; run `chmod go-w "}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newCopyHost(t)
+			check(t, os.MkdirAll(h.host.Path("/run/state"), 0o755))
+			check(t, tc.prepare(h.host.Path("/run/state/jackfield")))
+			cfg, err := config.Parse([]byte("stateDir: /run/state/jackfield\n"), config.DefaultPath)
+			check(t, err)
+			log := logrus.New()
+			log.SetOutput(&logBuffer{})
+			p, err := New(Options{Host: h.host, Config: cfg}, log)
+			for _, want := range append(tc.want, "/run/state/jackfield") {
+				if p != nil || err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("New returns %v, want %q", err, want)
+				}
+			}
+		})
 	}
 }
 

@@ -120,7 +120,7 @@ func (s *Store) prepareStateDir() error {
 		// Vswitches of other users have sockets below the same parents.
 		parent, err := s.host.MakeDir(s.hostDir, 0o755)
 		if err != nil {
-			return fmt.Errorf("create state directory %q: %w", s.hostDir, err)
+			return creationError(s.hostDir, err)
 		}
 		parent.Close()
 	}
@@ -131,7 +131,7 @@ func (s *Store) prepareStateDir() error {
 	for _, d := range owned {
 		if creates {
 			if err := unix.Mkdir(d, privateDir); err != nil && !errors.Is(err, unix.EEXIST) {
-				return fmt.Errorf("create state directory %q: %w", d, err)
+				return creationError(d, err)
 			}
 		}
 		if err := checkStateDir(d); err != nil && (creates || !errors.Is(err, unix.ENOENT)) {
@@ -141,14 +141,18 @@ func (s *Store) prepareStateDir() error {
 	return nil
 }
 
-// checkStateDir refuses what is no directory, and a directory that another user owns or can write.
+func creationError(dir string, err error) error {
+	return fmt.Errorf("create state directory %q: %w; create it (owner root, mode 0755), or set another stateDir", dir, err)
+}
+
+// checkStateDir refuses a path that is not a directory, and a directory that another user owns or can write.
 func checkStateDir(dir string) error {
 	var st unix.Stat_t
 	if err := unix.Lstat(dir, &st); err != nil {
 		return fmt.Errorf("check state directory %q: %w", dir, err)
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
-		return errdefs.ErrPermissionDenied.WithMessage(fmt.Sprintf("check state directory %q: found a %s, want a directory", dir, hostfs.TypeName(st.Mode)))
+		return errdefs.ErrPermissionDenied.WithMessage(fmt.Sprintf("state directory %q is a %s: it must be a directory; remove it, or set another stateDir", dir, hostfs.TypeName(st.Mode)))
 	}
 	if fault := trust.Check(dir, &st, trust.Options{}); fault != nil {
 		return fmt.Errorf("check state directory %w", fault)

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containerd/errdefs"
 	"github.com/containerd/nri/pkg/api"
 	"github.com/sirupsen/logrus"
 
@@ -61,8 +62,7 @@ func TestUnresponsiveDirectoryRefusesOnlyItsContainers(t *testing.T) {
 		"socket root":                         {dir: "/run/vsw", use: "socket root", device: true, nothing: true},
 		"socket root, later":                  {dir: "/run/vsw", use: "socket root", later: true, device: true, nothing: true},
 		"below a socket root":                 {dir: "/run/vsw/p1", device: true, nothing: true},
-		"state directory":                     {dir: "/run/jackfield", use: "state", device: true, nothing: true},
-		"state directory's containers":        {dir: "/run/jackfield/containers", use: "state", device: true, nothing: true},
+		"state directory, later":              {dir: "/run/jackfield", use: "state", later: true, device: true, nothing: true},
 		"state directory's containers, later": {dir: "/run/jackfield/containers", use: "state", later: true, device: true, nothing: true},
 		"audit file's directory":              {dir: "/run/audit", use: "audit file", device: true, socket: true, nothing: true},
 	} {
@@ -105,8 +105,7 @@ func TestUnresponsiveDirectoryRefusesOnlyItsContainers(t *testing.T) {
 				if (err == nil) != want {
 					t.Errorf("%s: %v, want created: %v", what, err, want)
 				}
-				if err != nil && !slices.ContainsFunc([]string{"given up before the runtime's deadline", tc.dir + withUse(tc.use) + " has been unresponsive since ",
-					"directory /run/jackfield (state) has been unresponsive since "}, func(s string) bool { return strings.Contains(err.Error(), s) }) {
+				if err != nil && !slices.ContainsFunc([]string{"given up before the runtime's deadline", tc.dir + withUse(tc.use) + " has been unresponsive since "}, func(s string) bool { return strings.Contains(err.Error(), s) }) {
 					t.Errorf("%s: %v", what, err)
 				}
 				if c != nil {
@@ -165,9 +164,9 @@ func timedOut(err error) bool {
 	return err != nil && (strings.Contains(err.Error(), "given up before the runtime's deadline") || strings.Contains(err.Error(), " has been unresponsive since "))
 }
 
-// A state directory is unresponsive when the plugin starts, and answers later: the state of
-// containers that ended before and meanwhile is removed, and that of living ones is kept.
-func TestLateStateDirectoryIsCleanedAndUsed(t *testing.T) {
+// While the state directory is unresponsive the plugin does not start, and the error names the directory. It starts
+// when the directory responds, removes the state of containers that ended before and meanwhile, and keeps the rest.
+func TestUnresponsiveStateDirectoryFailsStart(t *testing.T) {
 	n := newNode(t, observedYAML, nritest.Options{RequestTimeout: 6 * time.Second})
 	n.listen(vswitch.VhostUser, "/run/vsw/p1/vhost.sock")
 	begin := func() (*api.PodSandbox, *nritest.Created) {
@@ -183,13 +182,26 @@ func TestLateStateDirectoryIsCleanedAndUsed(t *testing.T) {
 	n.runtime.Forget(ended.Container.Id)
 	n.runtime.Forget(before.Id)
 
-	release := hangfs.Mount(t, n.path("/run/jackfield"))
 	cfg, err := config.Parse([]byte(observedYAML), "/etc/jackfield/config.yaml")
 	check(t, err)
 	log := logrus.New()
 	log.SetOutput(n.log)
-	p, err := nri.New(nri.Options{Host: n.host(), Config: cfg, ConfigGiven: true, Socket: n.runtime.SocketPath()}, log)
-	check(t, err)
+	start := func() (*nri.Plugin, error) {
+		return nri.New(nri.Options{Host: n.host(), Config: cfg, ConfigGiven: true, Socket: n.runtime.SocketPath()}, log)
+	}
+	for _, dir := range []string{"/run/jackfield/containers", "/run/jackfield"} {
+		release := hangfs.Mount(t, n.path(dir))
+		_, err := start()
+		if want := `open state directory "/run/jackfield": it must respond within 3s; check the file system mounted there`; !errdefs.IsUnavailable(err) || !strings.Contains(err.Error(), want) {
+			t.Errorf("while %s is unresponsive New returns %v, want %q", dir, err, want)
+		}
+		release()
+	}
+	check(t, n.runtime.RemoveContainer(t.Context(), during, removed.Container))
+	check(t, n.runtime.RemovePodSandbox(t.Context(), during))
+
+	var p *nri.Plugin
+	eventually(t, "the start", func() bool { p, err = start(); return err == nil })
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- p.Run(ctx) }()
@@ -199,18 +211,11 @@ func TestLateStateDirectoryIsCleanedAndUsed(t *testing.T) {
 		check(t, p.Close())
 	}()
 	n.wait()
-	n.metrics(`jackfield_nri_connected 1`)
-	check(t, n.runtime.RemoveContainer(t.Context(), during, removed.Container))
-	check(t, n.runtime.RemovePodSandbox(t.Context(), during))
-	_, err = n.create(n.pod("dpdk-1", nil), nil)
-	check(t, err) // a pod without requests does not need the directory
-	n.metrics(`jackfield_nri_connected 1`, `jackfield_nri_connections_total 1`)
-	release()
-	eventually(t, "what ended is removed", func() bool {
+	n.metrics(`jackfield_nri_connected 1`, `jackfield_staging_mode{mode="directory"} 1`)
+	eventually(t, "the removal of ended containers", func() bool {
 		entries, err := os.ReadDir(n.path("/run/jackfield/containers"))
 		return err == nil && len(entries) == 1 && entries[0].Name() == lives.Container.Id
 	})
-	n.metrics(`jackfield_staging_mode{mode="directory"} 1`)
 	pod, c := begin()
 	check(t, n.runtime.RemoveContainer(t.Context(), pod, c.Container))
 	check(t, n.runtime.RemovePodSandbox(t.Context(), pod))
