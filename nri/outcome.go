@@ -96,7 +96,7 @@ func (p *Plugin) countItems(items []resolve.Item) {
 		if it.Outcome == resolve.Withheld {
 			continue
 		}
-		p.counters.CountRequest(telemetry.Source(it.Kind), countedOutcomes[it.Outcome])
+		p.counters.CountRequest(telemetry.Source(it.Kind), telemetry.Outcome(it.Outcome))
 		if it.Outcome == resolve.Refused {
 			rule := ""
 			if r, ok := errors.AsType[*policy.RefusedError](it.Err); ok {
@@ -105,12 +105,6 @@ func (p *Plugin) countItems(items []resolve.Item) {
 			p.counters.RefusedBy.Add(rule)
 		}
 	}
-}
-
-// countedOutcomes are the labels of the outcomes that are counted.
-var countedOutcomes = map[resolve.Outcome]telemetry.Outcome{
-	resolve.Injected: telemetry.Injected, resolve.Present: telemetry.Present, resolve.Unmanaged: telemetry.Unmanaged,
-	resolve.Skipped: telemetry.Skipped, resolve.Refused: telemetry.Refused, resolve.Failed: telemetry.Failed,
 }
 
 // maxLoggedRequests is how many requests of a container have log lines of their own: a pod's

@@ -44,7 +44,7 @@ func TestRequestsAreCountedByTheirKind(t *testing.T) {
 		resolve.KindHook: "hook", resolve.KindDeviceInjector: "device-injector",
 	} {
 		h.p.countItems([]resolve.Item{{Kind: kind, Request: `CDI device "vendor.com/net=a"`, Outcome: resolve.Unmanaged}})
-		if got := exposedValue(t, h.p, "jackfield_requests_total", "left_alone", string(want)); got != 1 || string(want) != string(kind) {
+		if got := exposedValue(t, h.p, "jackfield_requests_total", "unmanaged", string(want)); got != 1 || string(want) != string(kind) {
 			t.Errorf("%s is counted %v times as %s, want once", kind, got, want)
 		}
 	}

@@ -123,7 +123,7 @@ type Request struct {
 	From    string         `json:"from"`           // annotation key, or device-info file
 	File    string         `json:"file,omitempty"` // that describes it
 	Rule    string         `json:"rule,omitempty"` // that granted it
-	Outcome string         `json:"outcome"`        // injected, present, left alone, skipped, refused or failed
+	Outcome string         `json:"outcome"`        // injected, present, unmanaged, skipped, refused or failed
 	Reason  string         `json:"reason,omitempty"`
 	Audit   string         `json:"audit,omitempty"` // what mode enforce would have denied
 	Notes   []string       `json:"notes,omitempty"`

@@ -168,7 +168,7 @@ type Outcome string
 const (
 	Injected  Outcome = "injected"
 	Present   Outcome = "present"
-	Unmanaged Outcome = "left_alone" // queries that users have written name this value
+	Unmanaged Outcome = "unmanaged"
 	Skipped   Outcome = "skipped"
 	Refused   Outcome = "refused"
 	Failed    Outcome = "failed"

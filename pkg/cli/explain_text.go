@@ -96,7 +96,7 @@ func (t *explainText) writeRequest(it *resolve.Item, view []devices.Device, set 
 	}
 }
 
-func outcomeText(o resolve.Outcome) string { return colored(stateColor(string(o)), o.String()) }
+func outcomeText(o resolve.Outcome) string { return colored(stateColor(string(o)), string(o)) }
 
 // requesterText is an annotation, or an adapter's own input in its own words.
 func requesterText(from string) string {

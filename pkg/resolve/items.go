@@ -58,11 +58,11 @@ type Outcome string
 
 // The outcomes. Refused and Failed make the plan an error.
 const (
-	Injected  Outcome = "injected"   // all of its edits are in the set
-	Present   Outcome = "present"    // the container has all of it already
-	Unmanaged Outcome = "left alone" // discovered, and granted by no rule
-	Skipped   Outcome = "skipped"    // optional, and could not be delivered
-	Refused   Outcome = "refused"    // by policy
+	Injected  Outcome = "injected"  // all of its edits are in the set
+	Present   Outcome = "present"   // the container has all of it already
+	Unmanaged Outcome = "unmanaged" // discovered, and granted by no rule
+	Skipped   Outcome = "skipped"   // optional, and could not be delivered
+	Refused   Outcome = "refused"   // by policy
 	Failed    Outcome = "failed"
 	// Withheld is the outcome of a request that could be injected, in a container that is
 	// refused because of another request.
@@ -71,14 +71,6 @@ const (
 	// the pod is not known yet. Only commands that explain have it.
 	NotChecked Outcome = "not checked"
 )
-
-// String returns the outcome for texts. JSON keeps the value, which programs read.
-func (o Outcome) String() string {
-	if o == Unmanaged {
-		return "unmanaged"
-	}
-	return string(o)
-}
 
 // Decline sets an outcome other than Injected or Present, and the reason.
 func (it *Item) Decline(o Outcome, err error) {

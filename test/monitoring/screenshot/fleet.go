@@ -233,4 +233,4 @@ func (n *node) scrape(w io.Writer, random *rand.Rand, i int, at, end time.Time) 
 var requestRates = []struct {
 	outcome string
 	rate    float64
-}{{"injected", 0.008}, {"present", 0.002}, {"left_alone", 0.0015}, {"skipped", 0.0007}, {"refused", 0.0003}, {"failed", 0.00005}}
+}{{"injected", 0.008}, {"present", 0.002}, {"unmanaged", 0.0015}, {"skipped", 0.0007}, {"refused", 0.0003}, {"failed", 0.00005}}
