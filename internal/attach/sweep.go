@@ -93,7 +93,7 @@ func (s *Sweeper) list(isWanted func(cnirecord.Key, *cnirecord.Record) bool) ([]
 // record does not say, the attachment is not abandoned.
 func (s *Sweeper) Abandoned(isListed func(sandboxID string) bool, before time.Time) ([]cnirecord.Key, error) {
 	return s.Recorded(func(key cnirecord.Key, r *cnirecord.Record) bool {
-		if r == nil || r.Netns == "" || isListed(key.ContainerID) {
+		if r == nil || isListed(key.ContainerID) {
 			return false
 		}
 		if !errdefs.IsNotFound(r.StatNetns(s.Root)) {

@@ -36,7 +36,6 @@ func TestLivingListsContainersWhoseRuntimeHasNotEndedThem(t *testing.T) {
 		"reused":   {Netns: "/run/netns/there", NetnsID: &NetnsID{here.Device, here.Inode + 1}},
 		"unseen":   {Netns: "/run/netns/there", NetnsID: &NetnsID{here.Device + 1, here.Inode + 1}},
 		"gone":     {Netns: "/run/netns/gone"},
-		"old":      {},
 		"podman":   {Adapter: "netavark", Netns: "/run/netns/hidden"},
 		"leftover": {Adapter: "netavark", Netns: "/run/netns/there", Leftover: true},
 		"broken":   {},

@@ -47,8 +47,8 @@ type Record struct {
 	Key
 
 	// Netns is the path of the container's network namespace at ADD. Namespace and Pod are empty outside
-	// Kubernetes. Records of earlier versions have none of the three.
-	Netns string `json:"netns,omitempty"`
+	// Kubernetes.
+	Netns string `json:"netns"`
 	// NetnsID identifies that network namespace; nil if it is unknown. Names of network namespaces are reused.
 	NetnsID *NetnsID `json:"netnsID,omitempty"`
 
@@ -77,11 +77,11 @@ type Record struct {
 	// Info is the planned device-info, without the interface's information.
 	Info *deviceinfo.Info `json:"deviceInfo"`
 
-	// Switch is the name of the vswitch in ConfigFile, the node's configuration. Port is the requested port.
-	// All are empty if the attachment has no port.
 	// IPAM is the IPAM plugin that allocates the addresses, nil for none.
 	IPAM *IPAM `json:"ipam,omitempty"`
 
+	// Switch is the name of the vswitch in ConfigFile, the node's configuration. Port is the requested port.
+	// All are empty if the attachment has no port.
 	Switch     string        `json:"vswitch,omitempty"`
 	ConfigFile string        `json:"configFile,omitempty"`
 	Port       *vswitch.Port `json:"port,omitempty"`
@@ -231,9 +231,6 @@ func (r *Record) StatNetns(host hostfs.Root) error {
 func (r *Record) isLiving(host hostfs.Root) bool {
 	if r.Adapter != "" {
 		return !r.Leftover
-	}
-	if r.Netns == "" {
-		return false // it names no network namespace, and the runtime lists its sandboxes
 	}
 	return !errdefs.IsNotFound(r.StatNetns(host))
 }

@@ -47,7 +47,7 @@ func (d *doctor) chooseConfig(valid bool) bool {
 		d.report("configuration", Error, "correct the file; the previous configuration stays in force", "jackfield-nri refuses a newer configuration: %s", d.node.Config.Error)
 	}
 	running, err := config.Parse([]byte(d.node.Config.Text), d.node.Config.File)
-	if err != nil || d.node.Config.Text == "" && d.node.Config.File != "" {
+	if err != nil {
 		return valid // a daemon of another version
 	}
 	if valid && running.Text() == d.cfg.Text() {

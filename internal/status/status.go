@@ -110,9 +110,9 @@ type Container struct {
 	More string `json:"more,omitempty"`
 }
 
-// HasInjected reports whether something was injected, or the record does not have the requests.
+// HasInjected reports whether something was injected, or the record omits the requests.
 func (c *Container) HasInjected() bool {
-	return c.More != "" || len(c.Requests) == 0 || slices.ContainsFunc(c.Requests, func(r Request) bool { return r.Outcome == "injected" })
+	return c.More != "" || slices.ContainsFunc(c.Requests, func(r Request) bool { return r.Outcome == "injected" })
 }
 
 // Request is one request or found attachment, and its outcome.

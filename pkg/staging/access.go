@@ -26,7 +26,7 @@ const (
 // Access is the access of a container's user to a socket of the host. The zero value leaves the
 // socket unchanged.
 type Access struct {
-	Method AccessMethod `json:"way,omitempty"`
+	Method AccessMethod `json:"method,omitempty"`
 	User   *User        `json:"user,omitempty"`  // nil when it is unknown
 	Label  string       `json:"label,omitempty"` // SELinux label, where SELinux is on; "" keeps the socket's
 }

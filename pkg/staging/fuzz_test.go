@@ -20,7 +20,7 @@ import (
 // unmount or a removal outside of the container's directory and the socket roots.
 func FuzzRecords(f *testing.F) {
 	for _, data := range []string{
-		`{"owner":"hook","see":{"pids":1,"mounts":2,"at":3},"dirs":[{"path":"net"},{"path":"net/net1","scratch":true}],"sockets":[{"root":"/r","rel":"a/b.sock","at":["net/net1/b.sock"],"access":{"way":"acl","user":{"uid":1,"gid":2}}}],"socketDirs":[{"root":"/r","rel":"c","at":"net","access":{"way":"acl","user":{"uid":1,"gid":0}}}],"bundle":"/b/c"}`,
+		`{"owner":"hook","view":{"pids":1,"mounts":2,"at":3},"dirs":[{"path":"net"},{"path":"net/net1","scratch":true}],"sockets":[{"root":"/r","rel":"a/b.sock","at":["net/net1/b.sock"],"access":{"method":"acl","user":{"uid":1,"gid":2}}}],"socketDirs":[{"root":"/r","rel":"c","at":"net","access":{"method":"acl","user":{"uid":1,"gid":0}}}],"bundle":"/b/c"}`,
 		`{"dirs":[{"path":"../x"}]}`, `{"dirs":[{"path":"a"}],"sockets":[{"root":"/r","rel":"a","at":["a/../../x"]}]}`, `{"ow`, `null`,
 		`[{"root":"/r","rel":"a","parent":true},{"root":"/r","rel":"a/b"}]`, `[{"root":"r","rel":"a"}]`, `[{"root":"/r","rel":"."}]`, `[null]`,
 		"7 /run/x/c1", "7 x", "8 /run/x/c1", " /a\x00",

@@ -97,7 +97,7 @@ func (s *Store) removeUnusedSandboxRecord(sandboxID string) error {
 // record is written before anything is created for a container.
 type record struct {
 	Owner string   `json:"owner,omitempty"` // Options.Owner of the store that staged it
-	View  hostView `json:"see,omitzero"`    // how that process saw the host, in a shared state directory
+	View  hostView `json:"view,omitzero"`   // how that process saw the host, in a shared state directory
 	Container
 
 	rebinds map[string]int // by the socket's host path, in this process; Store.mu guards it

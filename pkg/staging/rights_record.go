@@ -34,7 +34,7 @@ type socketRights struct {
 	Root        string         `json:"root"`   // host path of its socket root
 	File        fileIdentity   `json:"file"`   // the socket that was changed; a socket that replaced it was not
 	Entries     []aclGrant     `json:"entries,omitempty"`
-	OwnerChange *ownerChange   `json:"given,omitempty"`
+	OwnerChange *ownerChange   `json:"ownerChange,omitempty"`
 	Holders     []rightsHolder `json:"holders"`
 }
 
@@ -60,7 +60,7 @@ type ownerChange struct {
 // rightsHolder is a container that needs a grant.
 type rightsHolder struct {
 	Record string       `json:"record"` // path of the container's record in the node's state directory
-	Method AccessMethod `json:"way"`    // the method that worked
+	Method AccessMethod `json:"method"` // the method that worked
 	User   User         `json:"user"`
 }
 
