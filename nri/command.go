@@ -193,7 +193,7 @@ func newLogger(w io.Writer, level, format string) (*logrus.Logger, error) {
 	log.AddHook(plainErrors{})
 	l, err := logrus.ParseLevel(level)
 	if err != nil || l < logrus.ErrorLevel || l > logrus.DebugLevel {
-		return nil, fmt.Errorf("--log-level: found %q, want error, warning, info or debug: %w", level, errdefs.ErrInvalidArgument)
+		return nil, usageError(fmt.Errorf("--log-level: invalid value %q: must be error, warning, info or debug: %w", level, errdefs.ErrInvalidArgument))
 	}
 	log.SetLevel(l)
 	switch format {
@@ -202,7 +202,7 @@ func newLogger(w io.Writer, level, format string) (*logrus.Logger, error) {
 	case "text":
 		log.SetFormatter(&logrus.TextFormatter{FullTimestamp: true, DisableColors: w != io.Writer(os.Stderr)})
 	default:
-		return nil, fmt.Errorf("--log-format: found %q, want text or json: %w", format, errdefs.ErrInvalidArgument)
+		return nil, usageError(fmt.Errorf("--log-format: invalid value %q: must be text or json: %w", format, errdefs.ErrInvalidArgument))
 	}
 	return log, nil
 }

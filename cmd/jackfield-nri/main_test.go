@@ -19,3 +19,14 @@ func TestUnknownFlagExitsWithUsageStatus(t *testing.T) {
 		t.Errorf("exit status %d for another error, want 3", got)
 	}
 }
+
+func TestInvalidFlagValueExitsWithUsageStatus(t *testing.T) {
+	old := os.Args
+	defer func() { os.Args = old }()
+	for _, flag := range []string{"--log-level=loud", "--log-format=xml"} {
+		os.Args = []string{"jackfield-nri", flag}
+		if got := run(); got != 2 {
+			t.Errorf("%s: exit status %d, want 2", flag, got)
+		}
+	}
+}

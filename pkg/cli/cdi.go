@@ -60,7 +60,7 @@ func transientCommand(env Env) *cobra.Command {
 			case (remove || cmd.Flags().Changed("older-than")) && alive == "":
 				return usagef(cmd, "--remove and --older-than want --alive: the IDs of the owners that live")
 			case age < 0:
-				return usagef(cmd, "--older-than: found %s, want a duration that is not negative", age)
+				return usagef(cmd, "--older-than: invalid value %s: must not be negative", age)
 			}
 			registry, local, err := n.openRegistry(cmd, env, false)
 			if err != nil {

@@ -51,7 +51,7 @@ func generateNvidiaCommand(env Env) *cobra.Command {
 		Args: toolOptions,
 		RunE: func(cmd *cobra.Command, options []string) error {
 			if ext := filepath.Ext(out); out != "-" && ext != ".yaml" && ext != ".json" {
-				return usagef(cmd, "--output: found %q, want a name that ends in .yaml or .json, or - for standard output", out)
+				return usagef(cmd, "--output: invalid value %q: must end in .yaml or .json, or be - for standard output", out)
 			}
 			text, err := runNvidiaCTK(cmd.Context(), env, options)
 			if err != nil {

@@ -228,7 +228,7 @@ func versionCommand(env Env) *cobra.Command {
 
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return usagef(cmd, "%sfound the argument %q, want none", commandPrefix(cmd), args[0])
+		return usagef(cmd, "%sunexpected argument %q", commandPrefix(cmd), args[0])
 	}
 	return nil
 }
@@ -240,7 +240,7 @@ func exactlyOneArg(name string) cobra.PositionalArgs {
 		case len(args) == 0:
 			return usagef(cmd, "%s%s is missing", commandPrefix(cmd), name)
 		case len(args) > 1:
-			return usagef(cmd, "%swant one %s; found %q beside it", commandPrefix(cmd), name, args[1])
+			return usagef(cmd, "%sunexpected argument %q: must be one %s", commandPrefix(cmd), args[1], name)
 		}
 		return nil
 	}

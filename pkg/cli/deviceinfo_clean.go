@@ -123,7 +123,7 @@ func (c *cleanCommand) checkFlags(cmd *cobra.Command) error {
 	case c.orphans && c.keep == nil:
 		return usagef(cmd, "--orphans wants --keep-sandboxes: the IDs of the sandboxes that live")
 	case c.age < 0:
-		return usagef(cmd, "--older-than: found %s, want a duration that is not negative", c.age)
+		return usagef(cmd, "--older-than: invalid value %s: must not be negative", c.age)
 	}
 	return nil
 }

@@ -148,7 +148,7 @@ func (in *injection) parseAnnotations(cmd *cobra.Command) (map[string]string, er
 	for _, a := range in.annotations {
 		key, value, ok := strings.Cut(a, "=")
 		if !ok || key == "" {
-			return nil, usagef(cmd, "--annotation: found %q, want KEY=VALUE", a)
+			return nil, usagef(cmd, "--annotation: invalid value %q: must be KEY=VALUE", a)
 		}
 		if _, twice := out[key]; twice {
 			return nil, usagef(cmd, "--annotation: %q is there twice", key)
@@ -256,7 +256,7 @@ func expandAliases(names []string, aliases map[string]string) ([]string, error) 
 	for i, name := range names {
 		out[i] = name
 		if address, _ := diag.PCIAddress(name); address != "" || strings.HasPrefix(name, "/dev/") {
-			return nil, fmt.Errorf("--cdi-device: found %s, want the name of a CDI device, vendor.com/class=name (`jackfield devices` lists them): %w",
+			return nil, fmt.Errorf("--cdi-device: invalid CDI device name %s: must be vendor.com/class=name (`jackfield devices` lists them): %w",
 				diag.Quote(name), errdefs.ErrInvalidArgument)
 		}
 		alias, device, ok := strings.Cut(name, "=")

@@ -70,7 +70,7 @@ func (c choice) Type() string { return "string" }
 
 func (c choice) Set(word string) error {
 	if !slices.Contains(c.words, word) {
-		return errors.New("want " + joinWords(c.words))
+		return errors.New("must be " + joinWords(c.words))
 	}
 	*c.value = word
 	return nil

@@ -98,7 +98,7 @@ func (q *policyCheck) checkFlags(cmd *cobra.Command, args []string) error {
 	for _, m := range q.mounts {
 		parts := strings.Split(m, ":")
 		if len(parts) < 2 || len(parts) > 3 || len(parts) == 3 && parts[2] != "ro" {
-			return usagef(cmd, "--mount: found %q, want SOURCE:DESTINATION or SOURCE:DESTINATION:ro; type=TYPE in place of SOURCE for a file system that is no bind mount", m)
+			return usagef(cmd, "--mount: invalid value %q: must be SOURCE:DESTINATION or SOURCE:DESTINATION:ro; type=TYPE in place of SOURCE for a file system that is no bind mount", m)
 		}
 		mount := policy.Mount{Source: parts[0], Destination: parts[1], ReadOnly: len(parts) == 3}
 		if fsType, ok := strings.CutPrefix(parts[0], "type="); ok {
@@ -116,7 +116,7 @@ func (q *policyCheck) checkFlags(cmd *cobra.Command, args []string) error {
 	for _, l := range q.labels {
 		key, value, ok := strings.Cut(l, "=")
 		if !ok || key == "" {
-			return usagef(cmd, "--label: found %q, want KEY=VALUE", l)
+			return usagef(cmd, "--label: invalid value %q: must be KEY=VALUE", l)
 		}
 		q.subject.Labels[key] = value
 	}

@@ -43,7 +43,7 @@ func policySuggestCommand(env Env) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case since < 0:
-				return usagef(cmd, "--since: found %s, want a time of 0 or more", since)
+				return usagef(cmd, "--since: invalid value %s: must not be negative", since)
 			case since > 0:
 				log.After = time.Now().Add(-since)
 			}

@@ -49,7 +49,7 @@ func (q *statusQuery) addFlags(cmd *cobra.Command, formats ...string) {
 // run asks the daemon and prints what answer makes of it: a value for -o json and yaml, and a text.
 func (q *statusQuery) run(cmd *cobra.Command, args []string, answer func(*status.Node) (any, string, error)) error {
 	if q.interval <= 0 {
-		return usagef(cmd, "--interval: found %v, want a time such as 2s", q.interval)
+		return usagef(cmd, "--interval: invalid value %v: must be a positive duration such as 2s", q.interval)
 	}
 	host, err := q.host.openHost(cmd)
 	if err != nil {
@@ -126,7 +126,7 @@ func (q *statusQuery) message(format string, args ...any) {
 // atMostOnePod accepts the name of a pod or container, or nothing.
 func atMostOnePod(cmd *cobra.Command, args []string) error {
 	if len(args) > 1 {
-		return usagef(cmd, "%swant one pod or container; found %q beside it", commandPrefix(cmd), args[1])
+		return usagef(cmd, "%sunexpected argument %q: must be one pod or container", commandPrefix(cmd), args[1])
 	}
 	if len(args) == 1 && args[0] == "" {
 		return usagef(cmd, "%sthe pod or container is empty; leave it out for all of them", commandPrefix(cmd))

@@ -32,7 +32,7 @@ func nearestWord(word string, candidates []string) string {
 // names the one that was probably meant.
 func flagError(cmd *cobra.Command, err error) error {
 	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
-		err = fmt.Errorf("--%s: found %q, %w", invalid.GetFlag().Name, invalid.GetValue(), wantedValue(invalid))
+		err = fmt.Errorf("--%s: invalid value %q: %w", invalid.GetFlag().Name, invalid.GetValue(), wantedValue(invalid))
 	}
 	h := &hintedError{err: err, hint: helpHint(cmd), usage: true}
 	unknown, ok := errors.AsType[*pflag.NotExistError](err)
@@ -49,9 +49,9 @@ func flagError(cmd *cobra.Command, err error) error {
 func wantedValue(invalid *pflag.InvalidValueError) error {
 	switch invalid.GetFlag().Value.Type() {
 	case "bool":
-		return errors.New("want true or false")
+		return errors.New("must be true or false")
 	case "duration":
-		return errors.New("want a duration such as 90s or 10m")
+		return errors.New("must be a duration such as 90s or 10m")
 	}
 	return invalid.Unwrap()
 }
