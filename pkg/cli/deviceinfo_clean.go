@@ -115,7 +115,7 @@ func (c *cleanCommand) checkFlags(cmd *cobra.Command) error {
 	}
 	switch {
 	case forms != 1:
-		return usagef(cmd, "want one of --sandbox-id, --resource with --device, and --orphans")
+		return usagef(cmd, "must have one of --sandbox-id, --resource with --device, and --orphans")
 	case byDevice:
 		return c.device.checkFlags(cmd)
 	case !c.orphans && (c.keep != nil || cmd.Flags().Changed("older-than")):

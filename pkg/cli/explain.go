@@ -103,7 +103,7 @@ func (q *explainOptions) checkFlags(cmd *cobra.Command, args []string) error {
 	case cmd.Flags().Changed("sandbox-id") && q.sandboxID == "":
 		return usagef(cmd, "--sandbox-id: the ID is empty")
 	case len(q.files) == 0 && q.sandboxID == "" && q.containerID == "":
-		return usagef(cmd, "want a file with pods (- for standard input), --sandbox-id or --container-id")
+		return usagef(cmd, "must have a file with pods (- for standard input), --sandbox-id or --container-id")
 	case len(q.files) > 0 && q.containerID != "":
 		return usagef(cmd, "a manifest and --container-id do not go together; --container names a container of the manifest")
 	case len(q.files) == 0 && q.container != "":
