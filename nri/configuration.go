@@ -23,6 +23,7 @@ import (
 	"github.com/jackfield/jackfield/pkg/hooksd"
 	"github.com/jackfield/jackfield/pkg/podresources"
 	"github.com/jackfield/jackfield/pkg/resolve"
+	"github.com/jackfield/jackfield/pkg/staging"
 )
 
 const (
@@ -105,7 +106,8 @@ func (p *Plugin) applyConfig(cfg *config.Config) error {
 	}
 	hooks := hooksd.New(p.opts.Host, cfg.Hooks.Dirs, hooksd.Options{})
 	engine, err := resolve.New(p.opts.Host, cfg, resolve.Options{SpecDirs: p.opts.SpecDirs, Ledger: &p.containers.ledger, Hooks: hooks.Hooks,
-		Staged: p.state.isStaged, Kubelet: podresources.QueryPod, CheckResponsive: p.config.dirs.Check, ConfigName: p.opts.ConfigName})
+		FindSocketDir: staging.SocketDirFinder(p.opts.Host, cfg.StateDir, ""),
+		Staged:        p.state.isStaged, Kubelet: podresources.QueryPod, CheckResponsive: p.config.dirs.Check, ConfigName: p.opts.ConfigName})
 	if err != nil {
 		if old != nil {
 			p.config.dirs.Replace(old.cfg.Directories(p.opts.SpecDirs))

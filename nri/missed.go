@@ -24,6 +24,7 @@ import (
 	"github.com/jackfield/jackfield/internal/status"
 	nriapply "github.com/jackfield/jackfield/pkg/apply/nri"
 	"github.com/jackfield/jackfield/pkg/config"
+	"github.com/jackfield/jackfield/pkg/edits"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 	"github.com/jackfield/jackfield/pkg/resolve"
 	"github.com/jackfield/jackfield/pkg/staging"
@@ -152,7 +153,7 @@ func (p *Plugin) wasGiven(current *core, req *resolve.Request) bool {
 		return true
 	}
 	// The directory is the container's own: one of the same name from elsewhere says nothing.
-	own := p.opts.Host.Path(staging.ContainerDir(current.cfg.StateDir, req.ContainerID))
+	own := p.opts.Host.Path(edits.ContainerDir(current.cfg.StateDir, req.ContainerID))
 	for i := range req.Have.Mounts {
 		if req.Have.Mounts[i].Source == own {
 			return true

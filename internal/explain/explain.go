@@ -99,8 +99,9 @@ func New(opts Options) (*Explainer, error) {
 	ledger := new(resolve.Ledger)
 	engine, err := resolve.New(opts.Host, opts.Config, resolve.Options{
 		Ledger: ledger, Once: true, Kubelet: podresources.QueryPod, Staged: staged,
-		Hooks:    hooksd.New(opts.Host, opts.Config.Hooks.Dirs, hooksd.Options{}).Hooks,
-		SpecDirs: dirs, ForAdministrator: true,
+		Hooks:         hooksd.New(opts.Host, opts.Config.Hooks.Dirs, hooksd.Options{}).Hooks,
+		FindSocketDir: staging.SocketDirFinder(opts.Host, opts.Config.StateDir, ""),
+		SpecDirs:      dirs, ForAdministrator: true,
 	})
 	if err != nil {
 		return nil, err

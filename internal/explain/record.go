@@ -15,6 +15,7 @@ import (
 	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/pkg/config"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
+	"github.com/jackfield/jackfield/pkg/edits"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 	"github.com/jackfield/jackfield/pkg/resolve"
 	"github.com/jackfield/jackfield/pkg/staging"
@@ -74,7 +75,7 @@ func readContainer(host hostfs.Root, cfg *config.Config, id string) ContainerRec
 	case err != nil:
 		c.Error = diag.ErrorText(err)
 	case !json.Valid(view):
-		c.Error = "its " + resolve.ViewFile + " in " + staging.ContainerDir(cfg.StateDir, id) + " is not valid JSON"
+		c.Error = "its " + resolve.ViewFile + " in " + edits.ContainerDir(cfg.StateDir, id) + " is not valid JSON"
 	default:
 		c.View = view
 	}

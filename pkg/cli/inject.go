@@ -174,7 +174,7 @@ func (in *injection) createEngine() (*resolve.Engine, error) {
 	cfg := *in.cfg
 	cfg.StateDir = in.storeDir()
 	return resolve.New(in.host, &cfg, resolve.Options{
-		AllowAll: in.flags.configFile == "", Once: true, Owner: staging.InjectOwner, Kubelet: podresources.QueryPod, SpecDirs: dirs, ForAdministrator: true,
+		AllowAll: in.flags.configFile == "", Once: true, FindSocketDir: staging.SocketDirFinder(in.host, cfg.StateDir, staging.InjectOwner), Kubelet: podresources.QueryPod, SpecDirs: dirs, ForAdministrator: true,
 	})
 }
 

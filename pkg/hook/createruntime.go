@@ -18,7 +18,6 @@ import (
 	"github.com/jackfield/jackfield/pkg/config"
 	"github.com/jackfield/jackfield/pkg/edits"
 	"github.com/jackfield/jackfield/pkg/hostfs"
-	"github.com/jackfield/jackfield/pkg/staging"
 )
 
 // createRuntime handles the stages createRuntime and prestart. The container has its namespaces, and
@@ -54,7 +53,7 @@ func (h *hook) createRuntime(ctx context.Context, st *rspec.State) (err error) {
 			return errors.Join(live.UndeliverableEdits(set, request)...)
 		}
 	}
-	fromNRI := h.host.Path(staging.ContainerDir(path.Dir(h.cfg.StateDir), st.ID)) // the NRI plugin of this node mounts it
+	fromNRI := h.host.Path(edits.ContainerDir(path.Dir(h.cfg.StateDir), st.ID)) // the NRI plugin of this node mounts it
 	if slices.ContainsFunc(req.Have.Mounts, func(m edits.Mount) bool { return m.Source == fromNRI }) {
 		h.logLine("info", "the NRI plugin of this node has delivered what the container asks for")
 		return nil

@@ -154,7 +154,7 @@ func (h *hook) resolve(ctx context.Context, req *resolve.Request, seesLaterMount
 
 func (h *hook) resolveOnce(ctx context.Context, req *resolve.Request, staged bool) (*resolve.Plan, error) {
 	engine, err := resolve.New(h.host, h.cfg, resolve.Options{
-		Once: true, Owner: staging.HookOwner, Staged: func() bool { return staged }, Kubelet: h.env.Kubelet,
+		Once: true, FindSocketDir: staging.SocketDirFinder(h.host, h.cfg.StateDir, staging.HookOwner), Staged: func() bool { return staged }, Kubelet: h.env.Kubelet,
 	})
 	if err != nil {
 		return nil, err

@@ -14,6 +14,7 @@ import (
 	rspec "github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/jackfield/jackfield/internal/diag"
+	"github.com/jackfield/jackfield/pkg/edits"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 	"github.com/jackfield/jackfield/pkg/staging"
 )
@@ -65,7 +66,7 @@ func (h *hook) openStore(staged bool) (err error) {
 }
 
 // prepareStaging creates what the container needs on the host.
-func (h *hook) prepareStaging(c *staging.Container) error {
+func (h *hook) prepareStaging(c *edits.Container) error {
 	if c == nil {
 		return nil
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/jackfield/jackfield/internal/sysfstest"
 	"github.com/jackfield/jackfield/pkg/config"
+	"github.com/jackfield/jackfield/pkg/staging"
 )
 
 // replaceConfig replaces the engine with one of another configuration.
@@ -21,7 +22,7 @@ func (h *host) replaceConfig(yaml string) {
 	h.t.Helper()
 	cfg, err := config.Parse([]byte(yaml), "/etc/jackfield/config.yaml")
 	must(h.t, err)
-	e, err := New(h.e.host, cfg, Options{})
+	e, err := New(h.e.host, cfg, Options{FindSocketDir: staging.SocketDirFinder(h.e.host, cfg.StateDir, "")})
 	must(h.t, err)
 	must(h.t, h.e.Close())
 	h.e = e

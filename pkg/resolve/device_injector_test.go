@@ -14,6 +14,7 @@ import (
 
 	"github.com/jackfield/jackfield/pkg/config"
 	"github.com/jackfield/jackfield/pkg/hostfs"
+	"github.com/jackfield/jackfield/pkg/staging"
 )
 
 const injectorYAML = `
@@ -34,7 +35,7 @@ func newInjectorHost(t *testing.T, yaml string) *host {
 	must(t, err)
 	cfg, err := config.Parse([]byte(yaml), "/etc/jackfield/config.yaml")
 	must(t, err)
-	e, err := New(root, cfg, Options{})
+	e, err := New(root, cfg, Options{FindSocketDir: staging.SocketDirFinder(root, cfg.StateDir, "")})
 	must(t, err)
 	must(t, h.e.Close())
 	h.e = e

@@ -15,6 +15,7 @@ import (
 	"github.com/jackfield/jackfield/pkg/attachment"
 	"github.com/jackfield/jackfield/pkg/cdiregistry"
 	"github.com/jackfield/jackfield/pkg/config"
+	"github.com/jackfield/jackfield/pkg/edits"
 	"github.com/jackfield/jackfield/pkg/hooksd/ocihook"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 	"github.com/jackfield/jackfield/pkg/policy"
@@ -29,8 +30,9 @@ type Options struct {
 	// Staged reports whether sockets are bound in the staging directory (staging.ModeMount). Otherwise
 	// the runtime binds their directories. nil means that they are not.
 	Staged func() bool
-	// Owner is the owner of the store that delivers sockets; see staging.Options.
-	Owner string
+	// FindSocketDir returns the relation of a sandbox to the directory at a path below a canonical socket root;
+	// staging.SocketDirFinder returns such a function. nil means that every directory is foreign.
+	FindSocketDir func(sandboxID, root, rel string) (edits.DirState, error)
 	// SpecDirs, where not nil, replaces the configuration's directories.
 	SpecDirs []string
 	// Kubelet asks the kubelet; podresources.QueryPod is one. Without it the kubelet's allocations are
@@ -76,6 +78,9 @@ func New(host hostfs.Root, cfg *config.Config, opts Options) (*Engine, error) {
 	opts.ConfigName = cmp.Or(opts.ConfigName, cfg.File(), config.DefaultPath)
 	if opts.Staged == nil {
 		opts.Staged = func() bool { return false }
+	}
+	if opts.FindSocketDir == nil {
+		opts.FindSocketDir = func(string, string, string) (edits.DirState, error) { return edits.ForeignDir, nil }
 	}
 	if opts.CheckResponsive == nil {
 		opts.CheckResponsive = func(string) error { return nil }

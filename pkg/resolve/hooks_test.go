@@ -14,6 +14,7 @@ import (
 	"github.com/jackfield/jackfield/pkg/config"
 	"github.com/jackfield/jackfield/pkg/edits"
 	"github.com/jackfield/jackfield/pkg/hooksd"
+	"github.com/jackfield/jackfield/pkg/staging"
 )
 
 const hookRules = `
@@ -33,7 +34,7 @@ func newHooksHost(t *testing.T, mode string) *host {
 	must(t, os.Chmod(filepath.Join(h.dir, "opt/hooks/a"), 0o755))
 	cfg, err := config.Parse([]byte(strings.ReplaceAll(hookRules, "MODE", mode)), "/etc/jackfield/config.yaml")
 	must(t, err)
-	e, err := New(h.e.host, cfg, Options{Hooks: hooksd.New(h.e.host, cfg.Hooks.Dirs, hooksd.Options{}).Hooks})
+	e, err := New(h.e.host, cfg, Options{FindSocketDir: staging.SocketDirFinder(h.e.host, cfg.StateDir, ""), Hooks: hooksd.New(h.e.host, cfg.Hooks.Dirs, hooksd.Options{}).Hooks})
 	must(t, err)
 	must(t, h.e.Close())
 	h.e = e
@@ -126,7 +127,7 @@ func TestEngineWithoutHooksDirs(t *testing.T) {
 	cfg := h.e.cfg
 	must(t, h.e.Close())
 	var err error
-	h.e, err = New(h.e.host, cfg, Options{})
+	h.e, err = New(h.e.host, cfg, Options{FindSocketDir: staging.SocketDirFinder(h.e.host, cfg.StateDir, "")})
 	must(t, err)
 	if p, err := h.e.Resolve(t.Context(), &Request{Namespace: "ns", Pod: "p", Container: "app"}); p != nil || err != nil {
 		t.Errorf("got %+v, %v", p, err)

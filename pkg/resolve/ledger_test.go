@@ -16,6 +16,7 @@ import (
 	"github.com/jackfield/jackfield/pkg/config"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 	"github.com/jackfield/jackfield/pkg/policy"
+	"github.com/jackfield/jackfield/pkg/staging"
 )
 
 // replaceRules replaces the engine with one that has the given rules, in mode enforce.
@@ -31,7 +32,7 @@ func (h *host) replaceRulesInMode(mode, policyYAML string, ledger *Ledger) {
 	must(h.t, err)
 	cfg, err := config.Parse([]byte("sockets: {roots: [/var/run/vsw]}\npolicy:\n  mode: "+mode+"\n  rules:\n"+policyYAML), "/etc/jackfield/config.yaml")
 	must(h.t, err)
-	e, err := New(root, cfg, Options{Ledger: ledger})
+	e, err := New(root, cfg, Options{FindSocketDir: staging.SocketDirFinder(root, cfg.StateDir, ""), Ledger: ledger})
 	must(h.t, err)
 	must(h.t, h.e.Close())
 	h.e = e

@@ -15,7 +15,6 @@ import (
 
 	"github.com/jackfield/jackfield/pkg/devices"
 	"github.com/jackfield/jackfield/pkg/edits"
-	"github.com/jackfield/jackfield/pkg/staging"
 )
 
 const namedRules = `
@@ -66,7 +65,7 @@ func viewOf(t *testing.T, p *Plan) ([]devices.Device, map[string]string) {
 func TestNamedSocketIsStaged(t *testing.T) {
 	h := newNamedHost(t, true, "")
 	p := h.resolve(newRequest(`[socket:spire, socket:admin, {device: "socket:db", optional: true}]`))
-	want := []staging.Socket{
+	want := []edits.Socket{
 		{Root: "/run/spire", Rel: "agent.sock", At: []string{"named/spire/agent.sock"}},
 		{Root: "/run/spire/private", Rel: "admin.sock", At: []string{"named/admin/admin.sock", "named/spire/admin.sock"}},
 		{Root: "/run/db", Rel: "db.sock", At: []string{"named/db/db.sock"}},
@@ -76,7 +75,7 @@ func TestNamedSocketIsStaged(t *testing.T) {
 		if !strings.Contains(k.From, "/etc/jackfield/config.yaml: sockets.named.") {
 			t.Errorf("socket from %q", k.From)
 		}
-		k.From, k.Access = "", staging.Access{}
+		k.From, k.Access = "", edits.Access{}
 	}
 	if d := cmp.Diff(want, p.Staging.Sockets); d != "" {
 		t.Errorf("sockets: -want +got\n%s", d)

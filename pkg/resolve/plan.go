@@ -16,14 +16,13 @@ import (
 	"github.com/jackfield/jackfield/pkg/cdiregistry"
 	"github.com/jackfield/jackfield/pkg/edits"
 	"github.com/jackfield/jackfield/pkg/policy"
-	"github.com/jackfield/jackfield/pkg/staging"
 )
 
 // Plan is what a container gets.
 type Plan struct {
-	Set     edits.Set          // the edits
-	Staging *staging.Container // what the edits need on the host; nil for nothing
-	Items   []Item             // one for each request, in order
+	Set     edits.Set        // the edits
+	Staging *edits.Container // what the edits need on the host; nil for nothing
+	Items   []Item           // one for each request, in order
 	// Usage is what the container gets, where a rule limits what its pod gets. The adapter keeps
 	// it for Ledger.Note after a restart.
 	Usage *policy.Usage
@@ -247,9 +246,9 @@ func (p *planner) result() (*Plan, error) {
 }
 
 // staging returns what the plan needs on the host.
-func (p *planner) staging() *staging.Container {
+func (p *planner) staging() *edits.Container {
 	if p.stage == nil {
-		p.stage = &staging.Container{ID: p.req.ContainerID, SandboxID: p.req.SandboxID}
+		p.stage = &edits.Container{ID: p.req.ContainerID, SandboxID: p.req.SandboxID}
 	}
 	return p.stage
 }
@@ -311,7 +310,7 @@ type state struct {
 	b       edits.Builder
 	specs   map[string]bool // CDI files whose spec-level edits are in the set
 	devices map[string]bool // CDI devices that are in the set
-	stage   *staging.Container
+	stage   *edits.Container
 	view    []viewEntry
 }
 

@@ -23,6 +23,7 @@ import (
 	"github.com/jackfield/jackfield/pkg/edits"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 	"github.com/jackfield/jackfield/pkg/policy"
+	"github.com/jackfield/jackfield/pkg/staging"
 	"github.com/jackfield/jackfield/pkg/vswitch"
 )
 
@@ -62,7 +63,7 @@ func newHost(t *testing.T, mode string) *host {
 	must(t, err)
 	cfg, err := config.Parse([]byte(strings.ReplaceAll(rules, "MODE", mode)), "/etc/jackfield/config.yaml")
 	must(t, err)
-	h.e, err = New(root, cfg, Options{})
+	h.e, err = New(root, cfg, Options{FindSocketDir: staging.SocketDirFinder(root, cfg.StateDir, "")})
 	must(t, err)
 	t.Cleanup(func() { must(t, h.e.Close()) })
 	h.write("/etc/cdi/v.json", `{"cdiVersion":"0.6.0","kind":"vendor.com/net","containerEdits":{"env":["SPEC=1"],"hooks":[{"hookName":"prestart","path":"/h"}]},
@@ -415,7 +416,7 @@ func TestSocketBelowRootWithAndWithoutSymlink(t *testing.T) {
 	h := newHost(t, "enforce")
 	other, err := config.Parse([]byte(strings.ReplaceAll(strings.ReplaceAll(rules, "/var/run/vsw", "/run/vsw"), "MODE", "enforce")), "f")
 	must(t, err)
-	e, err := New(h.e.host, other, Options{})
+	e, err := New(h.e.host, other, Options{FindSocketDir: staging.SocketDirFinder(h.e.host, other.StateDir, "")})
 	must(t, err)
 	t.Cleanup(func() { must(t, e.Close()) })
 	h.listen("/run/vsw/p1/s")
@@ -524,7 +525,7 @@ func TestDenialNamesConfiguration(t *testing.T) {
 	must(t, err)
 	cfg, err := config.Parse([]byte("policy: {mode: enforce}\n"), "/etc/jackfield/config.yaml")
 	must(t, err)
-	e, err := New(root, cfg, Options{Once: true, ConfigName: "config.yaml of ConfigMap jackfield"})
+	e, err := New(root, cfg, Options{FindSocketDir: staging.SocketDirFinder(root, cfg.StateDir, ""), Once: true, ConfigName: "config.yaml of ConfigMap jackfield"})
 	must(t, err)
 	defer e.Close()
 	_, err = e.Resolve(t.Context(), newRequest("vendor.com/net=a"))

@@ -13,21 +13,20 @@ import (
 	"github.com/jackfield/jackfield/internal/reserved"
 	"github.com/jackfield/jackfield/pkg/config"
 	"github.com/jackfield/jackfield/pkg/edits"
-	"github.com/jackfield/jackfield/pkg/staging"
 )
 
 // stageSocket has the socket bound in the staging directory, which the container
 // has at ContainerDir. Its directory there is also mounted at its own path, so that a socket that
 // is bound later appears at both. created is the directory of a socket that the application creates.
-func (p *planner) stageSocket(s *socket, created staging.SocketDir) error {
+func (p *planner) stageSocket(s *socket, created edits.SocketDir) error {
 	mountPoint := s.mountPoint()
-	dir := staging.Dir{Path: mountPoint}
+	dir := edits.Dir{Path: mountPoint}
 	stage := p.staging()
 	byHost := s.creator == config.SideHost
 	if byHost {
 		// DPDK's memif client refuses a directory that it cannot write to.
 		dir.Scratch = s.isMemif()
-		stage.Sockets = append(slices.Clip(stage.Sockets), staging.Socket{
+		stage.Sockets = append(slices.Clip(stage.Sockets), edits.Socket{
 			Root: s.at.canonical, Rel: s.at.rel, At: []string{path.Join(mountPoint, path.Base(s.own))}, From: s.source(), Access: s.access, Await: s.await,
 		})
 	} else {
@@ -64,11 +63,11 @@ func (p *planner) bindInSharedDir(s *socket, with string) error {
 	s.ownPath = s.own
 	if !stage.HasDir(with) {
 		// Of an interface that the running container no longer has.
-		stage.Dirs = append(stage.Dirs, staging.Dir{Path: with})
+		stage.Dirs = append(stage.Dirs, edits.Dir{Path: with})
 	}
 	switch {
-	case slices.ContainsFunc(stage.Sockets, func(k staging.Socket) bool { return slices.Contains(k.At, place) }): // by another network
-	case !slices.ContainsFunc(stage.SocketDirs, func(d staging.SocketDir) bool { return d.At == with }):
+	case slices.ContainsFunc(stage.Sockets, func(k edits.Socket) bool { return slices.Contains(k.At, place) }): // by another network
+	case !slices.ContainsFunc(stage.SocketDirs, func(d edits.SocketDir) bool { return d.At == with }):
 		stage.Sockets[last].At = append(stage.Sockets[last].At, place)
 	case s.named != "":
 		s.ownPath = ""
@@ -92,7 +91,7 @@ func (p *planner) stagedAt(dst string) (dir string, ok bool) {
 // stagingSource returns the path of a directory of the container's staging directory on the
 // machine.
 func (p *planner) stagingSource(dir string) string {
-	return p.host.Path(staging.ContainerDir(p.cfg.StateDir, p.req.ContainerID) + "/" + dir)
+	return p.host.Path(edits.ContainerDir(p.cfg.StateDir, p.req.ContainerID) + "/" + dir)
 }
 
 // stagedMount mounts a part of the staging directory, with what is mounted in it now and later.
@@ -110,7 +109,7 @@ func (p *planner) stagedMount(dst, dir string, writable bool, origin edits.Origi
 // bindSocketDir has the runtime bind the directory of a socket.
 func (p *planner) bindSocketDir(s *socket, access string) error {
 	mountPoint := s.mountPoint()
-	p.staging().Dirs = append(p.staging().Dirs, staging.Dir{Path: mountPoint})
+	p.staging().Dirs = append(p.staging().Dirs, edits.Dir{Path: mountPoint})
 	return p.bindTwice(s, path.Join(s.at.canonical, path.Dir(s.at.rel)), mountPoint, path.Dir(s.own), access)
 }
 
@@ -118,7 +117,7 @@ func (p *planner) bindSocketDir(s *socket, access string) error {
 // policy grants that, otherwise alone.
 func (p *planner) bindHostSocket(s *socket) error {
 	stage := p.staging()
-	held := staging.Socket{Root: s.at.canonical, Rel: s.at.rel, From: s.source(), Access: s.access}
+	held := edits.Socket{Root: s.at.canonical, Rel: s.at.rel, From: s.source(), Access: s.access}
 	whole, why := false, "which is the socket root that all pods share"
 	switch {
 	case s.named != "":
@@ -129,7 +128,7 @@ func (p *planner) bindHostSocket(s *socket) error {
 		if err != nil {
 			return s.fieldError(err)
 		}
-		whole = d.state == staging.Own || d.refusal == nil && !d.grant.Audited
+		whole = d.state == edits.OwnDir || d.refusal == nil && !d.grant.Audited
 	}
 	if whole {
 		stage.Sockets = append(stage.Sockets, held)
@@ -138,7 +137,7 @@ func (p *planner) bindHostSocket(s *socket) error {
 	mountPoint := s.mountPoint()
 	relative := path.Join(mountPoint, path.Base(s.own))
 	held.At = []string{relative}
-	stage.Dirs = append(stage.Dirs, staging.Dir{Path: mountPoint})
+	stage.Dirs = append(stage.Dirs, edits.Dir{Path: mountPoint})
 	stage.Sockets = append(stage.Sockets, held)
 	err := p.bindTwice(s, path.Join(s.at.canonical, s.at.rel), relative, s.own, "ro")
 	s.addNote("the socket is mounted without its directory, " + why + ": the container loses it when the host re-creates it")

@@ -8,8 +8,8 @@ import (
 
 	"github.com/containerd/errdefs"
 
+	"github.com/jackfield/jackfield/pkg/edits"
 	"github.com/jackfield/jackfield/pkg/policy"
-	"github.com/jackfield/jackfield/pkg/staging"
 	"github.com/jackfield/jackfield/pkg/vswitch"
 )
 
@@ -53,7 +53,7 @@ func (p *planner) spellings(at socketPath) policy.SocketPath {
 // created for the sandbox, or if policy grants everything below it: the container gets
 // what else is in it, now or later.
 type dirDecision struct {
-	state   staging.DirState
+	state   edits.DirState
 	grant   policy.Grant // of everything below it
 	refusal error        // why policy does not grant everything below it; nil if it does
 }
@@ -66,14 +66,14 @@ func (p *planner) decideDir(s *socket) (d dirDecision, err error) {
 	if d.refusal == nil && !d.grant.Audited {
 		return d, nil
 	}
-	d.state, err = staging.FindSocketDir(p.host, p.cfg.StateDir, p.opts.Owner, p.req.SandboxID, dir.canonical, dir.rel)
+	d.state, err = p.opts.FindSocketDir(p.req.SandboxID, dir.canonical, dir.rel)
 	return d, err
 }
 
 // applicationDir returns the directory of a socket that the application creates, or
 // why it cannot be delivered.
-func (p *planner) applicationDir(s *socket, item *Item) (staging.SocketDir, error) {
-	dir := staging.SocketDir{Root: s.at.canonical, Rel: path.Dir(s.at.rel), Access: s.access, From: s.source()}
+func (p *planner) applicationDir(s *socket, item *Item) (edits.SocketDir, error) {
+	dir := edits.SocketDir{Root: s.at.canonical, Rel: path.Dir(s.at.rel), Access: s.access, From: s.source()}
 	if dir.Rel == "." {
 		return dir, s.fieldError(fmt.Errorf("socket %q lies in the socket root %q itself, which all pods share; "+
 			"each attachment needs a directory of its own below it: %w", s.path, s.at.root, errdefs.ErrFailedPrecondition))
@@ -86,7 +86,7 @@ func (p *planner) applicationDir(s *socket, item *Item) (staging.SocketDir, erro
 		d.refusal = &RequestError{Err: d.refusal, Explanation: fmt.Sprintf("the application makes this socket, and its directory %q existed before the pod: "+
 			"all that is in it would be handed over, and a directory of the pod's own would not need that", path.Dir(s.path))}
 	}
-	if d.state == staging.Foreign {
+	if d.state == edits.ForeignDir {
 		switch {
 		case d.refusal == nil:
 			item.noteGrant(d.grant)

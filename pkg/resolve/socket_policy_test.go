@@ -37,7 +37,7 @@ func (h *host) replaceEngine(text string, staged bool) {
 	cfg, err := config.Parse([]byte(text), "/etc/jackfield/config.yaml")
 	must(h.t, err)
 	must(h.t, h.e.Close())
-	h.e, err = New(root, cfg, Options{Staged: func() bool { return staged }})
+	h.e, err = New(root, cfg, Options{FindSocketDir: staging.SocketDirFinder(root, cfg.StateDir, ""), Staged: func() bool { return staged }})
 	must(h.t, err)
 }
 

@@ -16,7 +16,6 @@ import (
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 	"github.com/jackfield/jackfield/pkg/edits"
 	"github.com/jackfield/jackfield/pkg/hostfs"
-	"github.com/jackfield/jackfield/pkg/staging"
 )
 
 // ContainerDir is the directory in a container with everything that Jackfield delivers.
@@ -33,8 +32,8 @@ type socket struct {
 
 	// What deliverSocket finds out.
 	origin edits.Origin
-	at     socketPath     // of path
-	access staging.Access // of the container's user
+	at     socketPath   // of path
+	access edits.Access // of the container's user
 }
 
 // socketOf returns the socket that an attachment's device-info describes, read in
@@ -158,7 +157,7 @@ func (p *planner) placeSocket(s *socket, item *Item) (err error) {
 	if s.access, err = p.socketAccess(); err != nil {
 		return s.fieldError(err)
 	}
-	var dir staging.SocketDir
+	var dir edits.SocketDir
 	if s.creator == config.SideApplication {
 		if dir, err = p.applicationDir(s, item); err != nil {
 			return err
@@ -221,11 +220,11 @@ func (p *planner) checkHostSocket(s *socket, item *Item) error {
 }
 
 // socketAccess returns how the container's user gets access to sockets.
-func (p *planner) socketAccess() (staging.Access, error) {
-	a := staging.Access{Method: staging.AccessMethod(p.cfg.Sockets.Access), Label: p.cfg.Sockets.SELinuxLabel}
+func (p *planner) socketAccess() (edits.Access, error) {
+	a := edits.Access{Method: edits.AccessMethod(p.cfg.Sockets.Access), Label: p.cfg.Sockets.SELinuxLabel}
 	u, err := p.hostUser()
 	if u != nil {
-		a.User = &staging.User{UID: u.UID, GID: u.GID}
+		a.User = &edits.User{UID: u.UID, GID: u.GID}
 	}
 	return a, err
 }

@@ -20,7 +20,6 @@ import (
 	"github.com/jackfield/jackfield/pkg/devices"
 	"github.com/jackfield/jackfield/pkg/edits"
 	"github.com/jackfield/jackfield/pkg/hostfs"
-	"github.com/jackfield/jackfield/pkg/staging"
 )
 
 // ViewFile is the name of a container's view of its attachments, in its staging
@@ -41,7 +40,7 @@ func ReadView(host hostfs.Root, stateDir, containerID string) []byte {
 
 // LoadView is ReadView with the reason why there is no content; errdefs.ErrNotFound for a container without one.
 func LoadView(host hostfs.Root, stateDir, containerID string) ([]byte, error) {
-	return host.ReadFile(path.Join(staging.ContainerDir(stateDir, containerID), ViewFile), maxView)
+	return host.ReadFile(path.Join(edits.ContainerDir(stateDir, containerID), ViewFile), maxView)
 }
 
 // viewEntry is one attachment in devices.json.
@@ -154,7 +153,7 @@ func (p *planner) addViewFile() ([]devices.Device, error) {
 	if err != nil {
 		return nil, fmt.Errorf("write %s: %w", ViewFile, err)
 	}
-	p.staging().Files = append(p.staging().Files, staging.File{Name: ViewFile, Data: data})
+	p.staging().Files = append(p.staging().Files, edits.File{Name: ViewFile, Data: data})
 	return list, nil
 }
 

@@ -9,33 +9,9 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
+	"github.com/jackfield/jackfield/pkg/edits"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
-
-// AccessMethod is how a container's user is granted access to a socket of the host.
-type AccessMethod string
-
-// No method uses the mode bits of other users: a socket that one container may use is not for
-// every container.
-const (
-	ByACL   AccessMethod = "acl"   // an entry in the socket's ACL; ByGroup on a file system without ACLs
-	ByGroup AccessMethod = "group" // the user's group becomes the socket's group
-	ByOwner AccessMethod = "owner" // the user becomes the socket's owner
-)
-
-// Access is the access of a container's user to a socket of the host. The zero value leaves the
-// socket unchanged.
-type Access struct {
-	Method AccessMethod `json:"method,omitempty"`
-	User   *User        `json:"user,omitempty"`  // nil when it is unknown
-	Label  string       `json:"label,omitempty"` // SELinux label, where SELinux is on; "" keeps the socket's
-}
-
-// User is a user and a group of the host.
-type User struct {
-	UID uint32 `json:"uid"`
-	GID uint32 `json:"gid"`
-}
 
 const (
 	aclXattr      = "system.posix_acl_access"
@@ -44,16 +20,16 @@ const (
 )
 
 // needsGrant reports whether the user needs a grant: root does not.
-func (a *Access) needsGrant() bool { return a.Method != "" && a.User != nil && a.User.UID != 0 }
+func needsGrant(a *edits.Access) bool { return a.Method != "" && a.User != nil && a.User.UID != 0 }
 
 // isOwner reports whether the user owns a file and has these permissions as its owner.
-func (a *Access) isOwner(now ownership, rights uint32) bool {
+func isOwner(a *edits.Access, now ownership, rights uint32) bool {
 	return now.UID == a.User.UID && now.Mode>>6&rights == rights
 }
 
-// setLabel sets the SELinux label of the socket of a descriptor, if one is configured and SELinux
+// setSocketLabel sets the SELinux label of the socket of a descriptor, if one is configured and SELinux
 // is on.
-func (a *Access) setLabel(fd int) error {
+func setSocketLabel(a *edits.Access, fd int) error {
 	if a.Label == "" || !hostfs.SELinuxEnabled() {
 		return nil
 	}
@@ -71,13 +47,13 @@ func mayUse(now ownership, rights uint32, err error) bool {
 
 // grantCreate grants the user permission to create files in the directory of a descriptor. The
 // directory is removed with the sandbox, so nothing is recorded and nobody inherits the access.
-func (a *Access) grantCreate(fd int) error {
+func grantCreate(a *edits.Access, fd int) error {
 	_, now, err := inspectFile(fd)
-	if err != nil || !a.needsGrant() || a.isOwner(now, createRights) {
+	if err != nil || !needsGrant(a) || isOwner(a, now, createRights) {
 		return err
 	}
 	method := a.Method
-	if method == ByACL {
+	if method == edits.ByACL {
 		err := addACLUser(hostfs.DescriptorPath(fd), a.User.UID, createRights)
 		if err == nil || mayUse(now, createRights, err) {
 			return nil
@@ -85,9 +61,9 @@ func (a *Access) grantCreate(fd int) error {
 		if !errors.Is(err, unix.EOPNOTSUPP) {
 			return fmt.Errorf("grant user %d access to the directory by its ACL: %w", a.User.UID, err)
 		}
-		method = ByGroup
+		method = edits.ByGroup
 	}
-	want, err := a.grantIn(now, method, "directory", createRights)
+	want, err := grantIn(a, now, method, "directory", createRights)
 	if err != nil {
 		return err
 	}
@@ -102,8 +78,8 @@ type ownership struct {
 }
 
 // grantIn returns an ownership with which the user has access, as the owner or by the group.
-func (a *Access) grantIn(now ownership, method AccessMethod, what string, rights uint32) (ownership, error) {
-	if method == ByOwner {
+func grantIn(a *edits.Access, now ownership, method edits.AccessMethod, what string, rights uint32) (ownership, error) {
+	if method == edits.ByOwner {
 		return ownership{a.User.UID, now.GID, now.Mode | rights<<6}, nil
 	}
 	if a.User.GID == 0 {

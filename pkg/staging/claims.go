@@ -11,42 +11,38 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/internal/claims"
+	"github.com/jackfield/jackfield/pkg/edits"
 	"github.com/jackfield/jackfield/pkg/hostfs"
-)
-
-// DirState is the relation of a socket directory to a sandbox.
-type DirState int
-
-const (
-	// Missing is a directory that does not exist yet. It is created for the sandbox.
-	Missing DirState = iota
-	// Own was created for the sandbox, by any adapter.
-	Own
-	// Foreign existed before the sandbox, or replaced the sandbox's own directory.
-	Foreign
 )
 
 // FindSocketDir returns the relation of a sandbox to the directory at a path below a canonical
 // socket root. stateDir and owner are those of the store that will deliver the directory.
-func FindSocketDir(host hostfs.Root, stateDir, owner, sandboxID, root, rel string) (DirState, error) {
+func FindSocketDir(host hostfs.Root, stateDir, owner, sandboxID, root, rel string) (edits.DirState, error) {
 	fd, err := openBelowRoot(host, root, rel, unix.O_PATH|unix.O_DIRECTORY)
 	if errors.Is(err, unix.ENOENT) {
 		_, err = host.StatNoSymlinks(root) // without its root, it cannot be created
-		return Missing, err
+		return edits.MissingDir, err
 	}
 	if err != nil {
-		return Foreign, err
+		return edits.ForeignDir, err
 	}
 	defer unix.Close(fd)
 	id, err := claims.IdentityOf(fd)
 	if err != nil {
-		return Foreign, err
+		return edits.ForeignDir, err
 	}
 	own, err := claims.Open(host, claimsPath(stateDir, owner)).Created(filepath.Join(root, rel), sandboxID, id)
 	if err != nil || !own {
-		return Foreign, err
+		return edits.ForeignDir, err
 	}
-	return Own, nil
+	return edits.OwnDir, nil
+}
+
+// SocketDirFinder returns FindSocketDir for the store of a state directory and owner.
+func SocketDirFinder(host hostfs.Root, stateDir, owner string) func(sandboxID, root, rel string) (edits.DirState, error) {
+	return func(sandboxID, root, rel string) (edits.DirState, error) {
+		return FindSocketDir(host, stateDir, owner, sandboxID, root, rel)
+	}
 }
 
 // SweepClaims removes this store's claims of sandboxes that it has no record of. Only a crash
@@ -83,7 +79,7 @@ func (s *Store) holder(sandboxID string) claims.Holder {
 }
 
 // holdSockets marks the sandbox's record and claims sockets of the host for the sandbox.
-func (s *Store) holdSockets(sandboxID string, sockets []Socket) error {
+func (s *Store) holdSockets(sandboxID string, sockets []edits.Socket) error {
 	if len(sockets) == 0 {
 		return nil
 	}
@@ -92,7 +88,7 @@ func (s *Store) holdSockets(sandboxID string, sockets []Socket) error {
 	}
 	paths := make([]string, len(sockets))
 	for i := range sockets {
-		paths[i] = sockets[i].hostPath()
+		paths[i] = sockets[i].HostPath()
 	}
 	held, err := s.claims.HoldSockets(paths, s.holder(sandboxID))
 	if err != nil {

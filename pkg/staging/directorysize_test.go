@@ -16,6 +16,7 @@ import (
 
 	"github.com/jackfield/jackfield/internal/claims"
 	"github.com/jackfield/jackfield/internal/socketdir"
+	"github.com/jackfield/jackfield/pkg/edits"
 )
 
 const testSize = 64 << 10
@@ -64,7 +65,7 @@ func identityAt(t *testing.T, path string) claims.Identity {
 func TestDirectoryIsBounded(t *testing.T) {
 	n := newBoundedNode(t)
 	c := newServer("c1", "s1", "a/b")
-	c.SocketDirs[0].At, c.SocketDirs[0].Access.User = "net/net1", &User{UID: 1234, GID: 1235}
+	c.SocketDirs[0].At, c.SocketDirs[0].Access.User = "net/net1", &edits.User{UID: 1234, GID: 1235}
 	must(t, n.Prepare(c))
 	own := n.path("run/vsw/a/b")
 	options := n.mountedSockets()["/run/vsw/a/b"]
@@ -107,7 +108,7 @@ func TestDirectoryIsBounded(t *testing.T) {
 	if err := n.Prepare(newServer("c3", "s2", "a/b")); !errdefs.IsConflict(err) {
 		t.Errorf("another sandbox: %v", err)
 	}
-	if state, err := FindSocketDir(n.host, n.hostDir, "", "s1", "/run/vsw", "a/b"); state != Own || err != nil {
+	if state, err := FindSocketDir(n.host, n.hostDir, "", "s1", "/run/vsw", "a/b"); state != edits.OwnDir || err != nil {
 		t.Errorf("the directory has state %v, %v", state, err)
 	}
 	must(t, n.RemoveSandbox("s1"))

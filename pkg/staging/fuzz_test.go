@@ -13,6 +13,7 @@ import (
 
 	"github.com/containerd/errdefs"
 
+	"github.com/jackfield/jackfield/pkg/edits"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
@@ -58,7 +59,7 @@ func fuzzRecord(t *testing.T, data []byte) {
 	if r.ID != "c1" || r.SandboxID != "s1" || len(r.Files) > 0 {
 		t.Errorf("%q decoded to the record %+v", data, r)
 	}
-	for _, p := range append(r.mountPoints(), pathsOf(r.Dirs)...) {
+	for _, p := range append(mountPoints(&r.Container), pathsOf(r.Dirs)...) {
 		if in := filepath.Join("/state/containers/c1", p); !strings.HasPrefix(in, "/state/containers/c1/") {
 			t.Errorf("%q leads to %q", data, in)
 		}
@@ -72,7 +73,7 @@ func fuzzRecord(t *testing.T, data []byte) {
 	}
 }
 
-func pathsOf(dirs []Dir) (paths []string) {
+func pathsOf(dirs []edits.Dir) (paths []string) {
 	for _, d := range dirs {
 		paths = append(paths, d.Path)
 	}

@@ -46,7 +46,7 @@ func (s *Store) Sockets() []PlacedSocket {
 		for i := range r.Sockets {
 			k := &r.Sockets[i]
 			for _, at := range k.At {
-				all = append(all, PlacedSocket{ContainerID: id, SandboxID: r.SandboxID, At: at, HostPath: k.hostPath(), Rebinds: r.rebinds[k.hostPath()]})
+				all = append(all, PlacedSocket{ContainerID: id, SandboxID: r.SandboxID, At: at, HostPath: k.HostPath(), Rebinds: r.rebinds[k.HostPath()]})
 			}
 		}
 		for i := range r.SocketDirs {

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/internal/claims"
+	"github.com/jackfield/jackfield/pkg/edits"
 )
 
 // scratchOptions limit the file system of a container's own to the sockets and lock files of
@@ -88,10 +89,10 @@ func createPlaceholder(target string) error {
 }
 
 // mountScratch mounts a small tmpfs on a directory of the container, which is below base.
-func (c *Container) mountScratch(base, dir string) error {
+func mountScratch(c *edits.Container, base, dir string) error {
 	target := filepath.Join(base, dir)
 	options := scratchOptions + ",mode=1777"
-	if u := c.scratchOwner(dir); u != nil {
+	if u := scratchOwner(c, dir); u != nil {
 		options = fmt.Sprintf("%s,mode=755,uid=%d,gid=%d", scratchOptions, u.UID, u.GID)
 	}
 	return pathError("mount", target, unix.Mount("jackfield", target, "tmpfs", restrictedFlags, options))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackfield/jackfield/internal/claims"
 	"github.com/jackfield/jackfield/internal/fswatch"
+	"github.com/jackfield/jackfield/pkg/edits"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
@@ -115,7 +116,7 @@ func (s *Store) BecomeRebinder() (bool, error) {
 }
 
 // markReady tells the rebinder that a container's mounts exist. The lock is held.
-func (s *Store) markReady(c *Container) error {
+func (s *Store) markReady(c *edits.Container) error {
 	if !s.opts.Shared {
 		return nil
 	}
@@ -173,7 +174,7 @@ func (s *Store) trackIfReady(containerID string) {
 	err = checkIDs(string(sandbox), containerID)
 	if err == nil {
 		r := s.readRecord(string(sandbox), containerID)
-		if err = r.validate(); err == nil {
+		if err = validateContainer(&r.Container); err == nil {
 			s.trackContainer(&r)
 			return
 		}

@@ -34,7 +34,7 @@ type Rebound struct {
 func (s *Store) onSocketEvent(src *hostSocket) {
 	defer func() {
 		if r := recover(); r != nil {
-			s.reportWatchFailure(fmt.Errorf("rebind socket %q: internal error: %v: %w\n%s", src.socket.hostPath(), r, errdefs.ErrInternal, debug.Stack()))
+			s.reportWatchFailure(fmt.Errorf("rebind socket %q: internal error: %v: %w\n%s", src.socket.HostPath(), r, errdefs.ErrInternal, debug.Stack()))
 		}
 	}()
 	began := time.Now()
@@ -49,10 +49,10 @@ func (s *Store) onSocketEvent(src *hostSocket) {
 	suppress, suppressed := src.throttle.countLine(time.Now(), tenant, failed)
 	s.mu.Unlock()
 	if failed && !suppress {
-		s.reportFailure(withSuppressed(fmt.Errorf("rebind socket %q: %w", src.socket.hostPath(), err), suppressed))
+		s.reportFailure(withSuppressed(fmt.Errorf("rebind socket %q: %w", src.socket.HostPath(), err), suppressed))
 	}
 	if bound.containers > 0 && s.opts.Events != nil {
-		s.opts.Events.Rebound(Rebound{Socket: src.socket.hostPath(), Containers: bound.containers, Again: bound.again,
+		s.opts.Events.Rebound(Rebound{Socket: src.socket.HostPath(), Containers: bound.containers, Again: bound.again,
 			Took: time.Since(began), Throttled: suppress})
 	}
 }
@@ -67,7 +67,7 @@ func (s *Store) rebind(src *hostSocket) (bound bindings, tenant bool, err error)
 	defer src.checking.Unlock()
 	// Without the store's lock: the host's file systems may be slow.
 	fd, err := s.openSocket(&src.socket)
-	claimants := s.claims.Claimants(src.socket.hostPath())
+	claimants := s.claims.Claimants(src.socket.HostPath())
 	tenant = claimants.HasAny()
 	if err != nil {
 		return bindings{}, tenant, err
@@ -79,7 +79,7 @@ func (s *Store) rebind(src *hostSocket) (bound bindings, tenant bool, err error)
 	})
 	if err != nil && isUnlinked(fd) {
 		// The watcher reports the next socket.
-		err = errdefs.ErrNotFound.WithMessage(fmt.Sprintf("%q was removed meanwhile", src.socket.hostPath()))
+		err = errdefs.ErrNotFound.WithMessage(fmt.Sprintf("%q was removed meanwhile", src.socket.HostPath()))
 	}
 	return bound, tenant, err
 }
@@ -96,7 +96,7 @@ func (s *Store) rebindAll(src *hostSocket, fd int, claimants claims.Claimants) (
 		r := src.containers[id]
 		for i := range r.Sockets {
 			k := &r.Sockets[i]
-			if k.hostPath() != src.socket.hostPath() {
+			if k.HostPath() != src.socket.HostPath() {
 				continue
 			}
 			if err := claimants.Check(r.SandboxID); err != nil {
@@ -106,10 +106,10 @@ func (s *Store) rebindAll(src *hostSocket, fd int, claimants claims.Claimants) (
 			for _, at := range k.At {
 				places = append(places, bindPlace{container: id, target: filepath.Join(s.containersDir(), id, at), from: k.From})
 			}
-			if err := k.Access.setLabel(fd); err != nil {
+			if err := setSocketLabel(&k.Access, fd); err != nil {
 				errs = append(errs, withOrigin(k.From, err))
 			}
-			if k.Access.needsGrant() {
+			if needsGrant(&k.Access) {
 				rights = append(rights, rightsRequest{record: s.recordName(r.SandboxID, id), access: &k.Access, from: k.From})
 			}
 		}
@@ -129,7 +129,7 @@ func (s *Store) rebindAll(src *hostSocket, fd int, claimants claims.Claimants) (
 	for id := range rebound {
 		if had[id] {
 			bound.again++
-			src.containers[id].rebinds[src.socket.hostPath()]++
+			src.containers[id].rebinds[src.socket.HostPath()]++
 		}
 	}
 	return bound, errors.Join(append(errs, err)...)

@@ -15,12 +15,9 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
+	"github.com/jackfield/jackfield/pkg/edits"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
-
-// ContainersDir returns the directory in stateDir that has the staging directories of all
-// containers.
-func ContainersDir(stateDir string) string { return path.Join(stateDir, "containers") }
 
 // SandboxesDir returns the directory in stateDir that has a directory of records for each
 // sandbox.
@@ -98,7 +95,7 @@ func (s *Store) removeUnusedSandboxRecord(sandboxID string) error {
 type record struct {
 	Owner string   `json:"owner,omitempty"` // Options.Owner of the store that staged it
 	View  hostView `json:"view,omitzero"`   // how that process saw the host, in a shared state directory
-	Container
+	edits.Container
 
 	rebinds map[string]int // by the socket's host path, in this process; Store.mu guards it
 }
@@ -119,13 +116,13 @@ func (s *Store) readRecord(sandboxID, containerID string) record {
 // decodeRecord decodes a record. An invalid record, and one with a path that leads out of the
 // container's directory, counts as empty, because removal follows its paths.
 func decodeRecord(data []byte, owner, sandboxID, containerID string) record {
-	unknown := record{Owner: owner, Container: Container{ID: containerID, SandboxID: sandboxID}}
+	unknown := record{Owner: owner, Container: edits.Container{ID: containerID, SandboxID: sandboxID}}
 	var r record
 	if json.Unmarshal(data, &r) != nil {
 		return unknown
 	}
 	r.ID, r.SandboxID = containerID, sandboxID
-	if r.validatePlaces() != nil {
+	if validatePlaces(&r.Container) != nil {
 		return unknown
 	}
 	return r
@@ -133,7 +130,7 @@ func decodeRecord(data []byte, owner, sandboxID, containerID string) record {
 
 // recordContainer writes the record, before anything is created. From then on no rebinder mounts
 // anything in the container's directory, until it is staged. The lock is held.
-func (s *Store) recordContainer(c *Container) error {
+func (s *Store) recordContainer(c *edits.Container) error {
 	s.untrackContainer(c.ID)
 	if err := s.unmarkReady(c.ID); err != nil {
 		return err

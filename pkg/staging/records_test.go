@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/jackfield/jackfield/pkg/edits"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 	"github.com/jackfield/jackfield/pkg/staging"
 )
@@ -23,7 +24,7 @@ func TestRecordedContainers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range []staging.Container{{ID: "b", SandboxID: "s1"}, {ID: "a", SandboxID: "s1"}, {ID: "c", SandboxID: "s2"}} {
+	for _, c := range []edits.Container{{ID: "b", SandboxID: "s1"}, {ID: "a", SandboxID: "s1"}, {ID: "c", SandboxID: "s2"}} {
 		if err := store.Prepare(c); err != nil {
 			t.Fatal(err)
 		}

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/jackfield/jackfield/pkg/edits"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
@@ -120,13 +121,13 @@ func (s *Store) RemoveIdleSandbox(sandboxID string) error {
 
 // unmountAll unmounts everything in a container's directory that its record names. Without staged
 // mounts there is nothing.
-func (s *Store) unmountAll(c *Container) error {
+func (s *Store) unmountAll(c *edits.Container) error {
 	if s.status.Mode != ModeMount {
 		return nil
 	}
 	dir := filepath.Join(s.containersDir(), c.ID)
 	var errs []error
-	for _, p := range c.mountPoints() {
+	for _, p := range mountPoints(c) {
 		errs = append(errs, unmountStack(filepath.Join(dir, p)))
 	}
 	return errors.Join(errs...)

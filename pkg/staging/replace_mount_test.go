@@ -189,7 +189,7 @@ func TestUnlinkedSocketIsNotBound(t *testing.T) {
 	targets := n.stageContainers(3, "p1/a.sock", "net/net1/a.sock")
 	n.Store.mu.Lock()
 	src := n.sockets["/run/vsw/p1/a.sock"]
-	k, err := n.rebindAll(src, fd, n.claims.Claimants(src.socket.hostPath()))
+	k, err := n.rebindAll(src, fd, n.claims.Claimants(src.socket.HostPath()))
 	n.Store.mu.Unlock()
 	if k.containers != 0 || err == nil {
 		t.Errorf("bound %+v, error %v", k, err)

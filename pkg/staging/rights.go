@@ -14,19 +14,20 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
+	"github.com/jackfield/jackfield/pkg/edits"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
 // rightsRequest is one container's request for access.
 type rightsRequest struct {
 	record string // as rightsHolder has it
-	access *Access
+	access *edits.Access
 	from   string // file and field of the request, for messages
 }
 
 // grantAccess grants a container's user access to the socket of a descriptor.
-func (s *Store) grantAccess(sandboxID, containerID string, k *Socket, fd int) error {
-	if err := k.Access.setLabel(fd); err != nil || !k.Access.needsGrant() {
+func (s *Store) grantAccess(sandboxID, containerID string, k *edits.Socket, fd int) error {
+	if err := setSocketLabel(&k.Access, fd); err != nil || !needsGrant(&k.Access) {
 		return err
 	}
 	return s.grantToAll(k, fd, []rightsRequest{{record: s.recordName(sandboxID, containerID), access: &k.Access}})
@@ -34,8 +35,8 @@ func (s *Store) grantAccess(sandboxID, containerID string, k *Socket, fd int) er
 
 // grantToAll grants the users of several containers access to one socket. It does not change what
 // is already as requested, so that it causes no event for the watchers of the socket.
-func (s *Store) grantToAll(k *Socket, fd int, requests []rightsRequest) error {
-	f, err := s.openRights(k.hostPath())
+func (s *Store) grantToAll(k *edits.Socket, fd int, requests []rightsRequest) error {
+	f, err := s.openRights(k.HostPath())
 	if err != nil {
 		return err
 	}
@@ -45,7 +46,7 @@ func (s *Store) grantToAll(k *Socket, fd int, requests []rightsRequest) error {
 		return err
 	}
 	if f.File != id {
-		f.socketRights = socketRights{Socket: k.hostPath(), Root: k.Root, File: id} // another socket has the path now
+		f.socketRights = socketRights{Socket: k.HostPath(), Root: k.Root, File: id} // another socket has the path now
 	}
 	taken := isTaken(now, requests)
 	var byACL []rightsRequest
@@ -54,11 +55,11 @@ func (s *Store) grantToAll(k *Socket, fd int, requests []rightsRequest) error {
 		switch {
 		case !s.hasRecord(r.record):
 			errs = append(errs, withOrigin(r.from, errdefs.ErrNotFound.WithMessage(fmt.Sprintf("grant user %d access to the socket: the container was removed meanwhile", r.access.User.UID))))
-		case r.access.isOwner(now, connectRights):
+		case isOwner(r.access, now, connectRights):
 			if f.OwnerChange != nil && f.OwnerChange.After.UID == now.UID && f.OwnerChange.Before.UID != now.UID {
-				f.addHolder(r, ByOwner) // Jackfield made the user its owner
+				f.addHolder(r, edits.ByOwner) // Jackfield made the user its owner
 			}
-		case r.access.Method == ByACL:
+		case r.access.Method == edits.ByACL:
 			byACL = append(byACL, r)
 		case taken:
 			if f.OwnerChange != nil {
@@ -79,8 +80,8 @@ func (s *Store) grantToAll(k *Socket, fd int, requests []rightsRequest) error {
 // turn would cause events without end.
 func isTaken(now ownership, requests []rightsRequest) bool {
 	return len(requests) > 1 && slices.ContainsFunc(requests, func(r rightsRequest) bool {
-		return r.access.Method == ByOwner && r.access.isOwner(now, connectRights) ||
-			r.access.Method == ByGroup && now.GID == r.access.User.GID && now.Mode>>3&connectRights == connectRights
+		return r.access.Method == edits.ByOwner && isOwner(r.access, now, connectRights) ||
+			r.access.Method == edits.ByGroup && now.GID == r.access.User.GID && now.Mode>>3&connectRights == connectRights
 	})
 }
 
@@ -93,7 +94,7 @@ func (f *rightsFile) grantByACL(s *Store, fd int, now ownership, requests []righ
 	err := f.addACLEntries(s, hostfs.DescriptorPath(fd), requests)
 	for _, r := range requests {
 		if errors.Is(err, unix.EOPNOTSUPP) {
-			errs = append(errs, withOrigin(r.from, f.grantByOwner(fd, &now, r, ByGroup)))
+			errs = append(errs, withOrigin(r.from, f.grantByOwner(fd, &now, r, edits.ByGroup)))
 		} else if err != nil && !mayUse(now, connectRights, err) {
 			errs = append(errs, withOrigin(r.from, fmt.Errorf("grant user %d access to the socket by its ACL: %w", r.access.User.UID, err)))
 		}
@@ -132,7 +133,7 @@ func (f *rightsFile) extendACL(link string, requests []rightsRequest) error {
 			recorded = true
 		}
 		if recorded {
-			f.addHolder(r, ByACL) // otherwise the entry is the administrator's
+			f.addHolder(r, edits.ByACL) // otherwise the entry is the administrator's
 		}
 		acl, changed = next, changed || widened
 	}
@@ -143,8 +144,8 @@ func (f *rightsFile) extendACL(link string, requests []rightsRequest) error {
 }
 
 // grantByOwner makes a user the owner, or a group the group, of the socket, and updates now.
-func (f *rightsFile) grantByOwner(fd int, now *ownership, r rightsRequest, method AccessMethod) error {
-	after, err := r.access.grantIn(*now, method, "socket", connectRights)
+func (f *rightsFile) grantByOwner(fd int, now *ownership, r rightsRequest, method edits.AccessMethod) error {
+	after, err := grantIn(r.access, *now, method, "socket", connectRights)
 	if err != nil {
 		return err
 	}
@@ -173,12 +174,12 @@ func (f *rightsFile) grantByOwner(fd int, now *ownership, r rightsRequest, metho
 
 // revokeAccess revokes the access to sockets that no other container needs. The container's
 // record was removed, or, if record names it, does not have these sockets any more.
-func (s *Store) revokeAccess(sockets []Socket, record string) error {
+func (s *Store) revokeAccess(sockets []edits.Socket, record string) error {
 	var errs []error
 	for i := range sockets {
 		if k := &sockets[i]; k.Access.User != nil && k.Access.User.UID != 0 {
-			if err := s.revokeAtSocket(k.hostPath(), record); err != nil {
-				errs = append(errs, fmt.Errorf("revoke access to socket %q: %w", k.hostPath(), err))
+			if err := s.revokeAtSocket(k.HostPath(), record); err != nil {
+				errs = append(errs, fmt.Errorf("revoke access to socket %q: %w", k.HostPath(), err))
 			}
 		}
 	}
@@ -269,7 +270,7 @@ func (s *Store) revokeAtSocket(socket, record string) error {
 func (f *rightsFile) revokeACLEntries(s *Store, link string) error {
 	f.Holders = slices.DeleteFunc(f.Holders, func(h rightsHolder) bool { return !s.hasRecord(h.Record) })
 	needed := func(e aclGrant) bool {
-		return slices.ContainsFunc(f.Holders, func(h rightsHolder) bool { return h.Method == ByACL && h.User.UID == e.UID })
+		return slices.ContainsFunc(f.Holders, func(h rightsHolder) bool { return h.Method == edits.ByACL && h.User.UID == e.UID })
 	}
 	if !slices.ContainsFunc(f.Entries, func(e aclGrant) bool { return !needed(e) }) {
 		return nil
@@ -302,15 +303,15 @@ func (f *rightsFile) restoreOwner(fd int, now ownership) error {
 	var other *rightsHolder
 	for i := range f.Holders {
 		h := &f.Holders[i]
-		if h.Method == ByGroup && h.User.GID == now.GID || h.Method == ByOwner && h.User.UID == now.UID {
+		if h.Method == edits.ByGroup && h.User.GID == now.GID || h.Method == edits.ByOwner && h.User.UID == now.UID {
 			return nil
 		}
-		if h.Method != ByACL {
+		if h.Method != edits.ByACL {
 			other = h
 		}
 	}
 	if other != nil {
-		return f.grantByOwner(fd, &now, rightsRequest{record: other.Record, access: &Access{User: &other.User}}, other.Method)
+		return f.grantByOwner(fd, &now, rightsRequest{record: other.Record, access: &edits.Access{User: &other.User}}, other.Method)
 	}
 	// What was changed since then stays.
 	want := now

@@ -8,6 +8,7 @@ import (
 
 	"github.com/containerd/errdefs"
 
+	"github.com/jackfield/jackfield/pkg/edits"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
@@ -28,8 +29,8 @@ func TestReasonsAgainstMountsAreFailedPreconditions(t *testing.T) {
 }
 
 func TestErrorsOfAccessHaveSentinels(t *testing.T) {
-	a := Access{User: &User{UID: 1}}
-	if _, err := a.grantIn(ownership{}, ByGroup, "socket", connectRights); !errors.Is(err, errdefs.ErrFailedPrecondition) {
+	a := edits.Access{User: &edits.User{UID: 1}}
+	if _, err := grantIn(&a, ownership{}, edits.ByGroup, "socket", connectRights); !errors.Is(err, errdefs.ErrFailedPrecondition) {
 		t.Errorf("group of the host: %v", err)
 	}
 	if _, err := decodeACL([]byte{9, 0, 0, 0}); !errors.Is(err, errdefs.ErrNotImplemented) {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/jackfield/jackfield/internal/claims"
 	"github.com/jackfield/jackfield/internal/socketdir"
+	"github.com/jackfield/jackfield/pkg/edits"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
@@ -46,14 +47,14 @@ const (
 
 // makeSocketDir claims a directory for the sandbox, creates it if it is missing, and opens it. It is
 // recorded under the sandbox before it is created.
-func (s *Store) makeSocketDir(sandboxID string, d *SocketDir) (fd int, err error) {
+func (s *Store) makeSocketDir(sandboxID string, d *edits.SocketDir) (fd int, err error) {
 	if fd, err = s.claimAndCreate(sandboxID, d); err != nil {
 		return -1, withOrigin(d.From, fmt.Errorf("create socket directory %q: %w", filepath.Join(d.Root, d.Rel), err))
 	}
 	return fd, nil
 }
 
-func (s *Store) claimAndCreate(sandboxID string, d *SocketDir) (fd int, err error) {
+func (s *Store) claimAndCreate(sandboxID string, d *edits.SocketDir) (fd int, err error) {
 	rel := filepath.Clean(d.Rel)
 	if !isLocal(rel) {
 		return -1, errdefs.ErrInvalidArgument.WithMessage(fmt.Sprintf("%q is not below %q", d.Rel, d.Root))
@@ -100,7 +101,7 @@ func (s *Store) claimAndCreate(sandboxID string, d *SocketDir) (fd int, err erro
 
 // finishSocketDir finishes a directory that was created just now, and checks any other. It returns
 // the descriptor of the directory, or of the root of the file system that it mounts there.
-func (s *Store) finishSocketDir(d *SocketDir, dir string, claim *claims.Claim, fd int, created bool) (int, error) {
+func (s *Store) finishSocketDir(d *edits.SocketDir, dir string, claim *claims.Claim, fd int, created bool) (int, error) {
 	id, err := claims.IdentityOf(fd)
 	if err != nil {
 		return -1, err
@@ -122,7 +123,7 @@ func (s *Store) finishSocketDir(d *SocketDir, dir string, claim *claims.Claim, f
 	case claim.Mounted != nil && claim.Created != nil && *claim.Created == id:
 		return s.remountBounded(d, dir, fd)
 	case claim.IsCreated(id):
-		return fd, d.Access.grantCreate(fd)
+		return fd, grantCreate(&d.Access, fd)
 	case d.Granted:
 		return fd, nil
 	case d.Refusal != nil:
@@ -151,7 +152,7 @@ func mountsReachHost(dir string) (bool, error) {
 
 // remountBounded mounts the file system of a directory after a crash between its record and its
 // mount.
-func (s *Store) remountBounded(d *SocketDir, dir string, fd int) (root int, err error) {
+func (s *Store) remountBounded(d *edits.SocketDir, dir string, fd int) (root int, err error) {
 	bounded, err := s.isBounded(filepath.Dir(dir))
 	if err != nil {
 		return -1, err
@@ -162,7 +163,7 @@ func (s *Store) remountBounded(d *SocketDir, dir string, fd int) (root int, err 
 	if root, err = socketdir.Mount(s.claims, dir, fd, s.opts.DirectorySize); err != nil {
 		return -1, err
 	}
-	if err := d.Access.grantCreate(root); err != nil {
+	if err := grantCreate(&d.Access, root); err != nil {
 		unix.Close(root)
 		return -1, err
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"sync"
 
 	"github.com/containerd/errdefs"
@@ -16,6 +15,7 @@ import (
 	"github.com/jackfield/jackfield/internal/claims"
 	"github.com/jackfield/jackfield/internal/fswatch"
 	"github.com/jackfield/jackfield/internal/trust"
+	"github.com/jackfield/jackfield/pkg/edits"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
@@ -196,14 +196,8 @@ func (s *Store) UnmountIfEmpty() error {
 	})
 }
 
-func (s *Store) containersDir() string { return ContainersDir(s.dir) }
+func (s *Store) containersDir() string { return edits.ContainersDir(s.dir) }
 func (s *Store) sandboxesDir() string  { return SandboxesDir(s.dir) }
-
-// ContainerDir returns the directory in stateDir that is mounted into a container at
-// /var/run/jackfield.
-func ContainerDir(stateDir, containerID string) string {
-	return filepath.Join(ContainersDir(stateDir), containerID)
-}
 
 // Containers lists the staged containers, sorted.
 func (s *Store) Containers() ([]string, error) { return listNames(s.containersDir()) }

@@ -15,6 +15,7 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
+	"github.com/jackfield/jackfield/pkg/edits"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
@@ -37,8 +38,8 @@ func (c *Change) Empty() bool { return len(c.Added) == 0 && len(c.Removed) == 0 
 // is denied, and a socket directory that cannot be created, are not part of the container then.
 // A socket that was opened and cannot be bound is part of it: it is tried again at once in the
 // background, which reports a failure to Events, and whenever the host re-creates the socket.
-func (s *Store) Update(c Container) (Change, error) {
-	if err := c.validate(); err != nil {
+func (s *Store) Update(c edits.Container) (Change, error) {
+	if err := validateContainer(&c); err != nil {
 		return Change{}, err
 	}
 	s.mu.Lock()
@@ -68,8 +69,8 @@ type update struct {
 	change Change
 	errs   []error // of items that are not delivered
 
-	dropped   []Socket // to which access ends
-	droppedBy string   // the record of the container that has them no longer, "" for a removed container
+	dropped   []edits.Socket // to which access ends
+	droppedBy string         // the record of the container that has them no longer, "" for a removed container
 }
 
 // newMount is a socket or a socket directory to mount in a running container.
@@ -92,7 +93,7 @@ func (u *update) close() {
 func (u *update) keepDirs() {
 	dirs := slices.Clone(u.now.Dirs)
 	for _, d := range u.was.Dirs {
-		if i := slices.IndexFunc(dirs, func(o Dir) bool { return o.Path == d.Path }); i < 0 {
+		if i := slices.IndexFunc(dirs, func(o edits.Dir) bool { return o.Path == d.Path }); i < 0 {
 			dirs = append(dirs, d)
 		} else {
 			dirs[i].Scratch = dirs[i].Scratch || d.Scratch
@@ -103,8 +104,8 @@ func (u *update) keepDirs() {
 
 // openNewDirs creates the socket directories that the container does not have, and opens them.
 func (u *update) openNewDirs() {
-	u.now.SocketDirs = slices.DeleteFunc(slices.Clone(u.now.SocketDirs), func(d SocketDir) bool {
-		if slices.ContainsFunc(u.was.SocketDirs, d.isSame) {
+	u.now.SocketDirs = slices.DeleteFunc(slices.Clone(u.now.SocketDirs), func(d edits.SocketDir) bool {
+		if slices.ContainsFunc(u.was.SocketDirs, d.IsSame) {
 			return false
 		}
 		fd, err := u.store.makeSocketDir(u.now.SandboxID, &d)
@@ -123,8 +124,8 @@ func (u *update) openNewDirs() {
 
 // openNewSockets opens each socket for the places at which the container does not have it.
 func (u *update) openNewSockets() {
-	u.now.Sockets = slices.DeleteFunc(slices.Clone(u.now.Sockets), func(k Socket) bool {
-		at := slices.DeleteFunc(slices.Clone(k.At), func(at string) bool { return u.was.hasSocketAt(at, k.hostPath()) })
+	u.now.Sockets = slices.DeleteFunc(slices.Clone(u.now.Sockets), func(k edits.Socket) bool {
+		at := slices.DeleteFunc(slices.Clone(k.At), func(at string) bool { return hasSocketAt(&u.was.Container, at, k.HostPath()) })
 		if len(at) == 0 {
 			return false
 		}
@@ -139,8 +140,8 @@ func (u *update) openNewSockets() {
 }
 
 // openSocket opens a socket that the sandbox may have. It returns -1 for a socket that does not exist yet.
-func (u *update) openSocket(k *Socket) (int, error) {
-	if err := u.store.holdSockets(u.now.SandboxID, []Socket{*k}); err != nil {
+func (u *update) openSocket(k *edits.Socket) (int, error) {
+	if err := u.store.holdSockets(u.now.SandboxID, []edits.Socket{*k}); err != nil {
 		return -1, err
 	}
 	fd, err := u.store.openForContainer(&u.now.Container, k)
@@ -182,8 +183,8 @@ func (u *update) apply() error {
 // dropNew schedules the revocation of access to the sockets that only this update adds. Without a
 // record, nothing else revokes this access.
 func (u *update) dropNew() {
-	u.dropped = slices.DeleteFunc(slices.Clone(u.now.Sockets), func(k Socket) bool {
-		return slices.ContainsFunc(u.was.Sockets, func(o Socket) bool { return o.hostPath() == k.hostPath() })
+	u.dropped = slices.DeleteFunc(slices.Clone(u.now.Sockets), func(k edits.Socket) bool {
+		return slices.ContainsFunc(u.was.Sockets, func(o edits.Socket) bool { return o.HostPath() == k.HostPath() })
 	})
 	u.droppedBy = u.store.recordName(u.now.SandboxID, u.now.ID)
 }
@@ -193,7 +194,7 @@ func (u *update) dropNew() {
 func (u *update) mountAdded(dir string) {
 	for _, m := range u.added {
 		for _, at := range m.at {
-			if err := m.attach(filepath.Join(dir, at), u.was.hasSocketAt(at, "")); err != nil {
+			if err := m.attach(filepath.Join(dir, at), hasSocketAt(&u.was.Container, at, "")); err != nil {
 				u.errs = append(u.errs, withOrigin(m.from, err))
 				continue
 			}
@@ -237,20 +238,20 @@ func (u *update) writeFiles(dir string) {
 
 // unmountDropped unmounts what the container does not have any more, and returns the sockets that it
 // has at no place.
-func (u *update) unmountDropped(dir string) (dropped []Socket) {
+func (u *update) unmountDropped(dir string) (dropped []edits.Socket) {
 	for _, k := range u.was.Sockets {
 		for _, at := range k.At {
-			if !u.now.hasSocketAt(at, "") {
+			if !hasSocketAt(&u.now.Container, at, "") {
 				u.errs = append(u.errs, removeSocketAt(filepath.Join(dir, at)))
 				u.change.Removed = append(u.change.Removed, at)
 			}
 		}
-		if !slices.ContainsFunc(u.now.Sockets, func(o Socket) bool { return o.hostPath() == k.hostPath() }) {
+		if !slices.ContainsFunc(u.now.Sockets, func(o edits.Socket) bool { return o.HostPath() == k.HostPath() }) {
 			dropped = append(dropped, k)
 		}
 	}
 	for _, d := range u.was.SocketDirs {
-		if d.At != "" && !slices.ContainsFunc(u.now.SocketDirs, d.isSame) {
+		if d.At != "" && !slices.ContainsFunc(u.now.SocketDirs, d.IsSame) {
 			u.errs = append(u.errs, unmountStack(filepath.Join(dir, d.At)))
 			u.change.Removed = append(u.change.Removed, d.At)
 		}
@@ -271,7 +272,7 @@ func removeSocketAt(target string) error {
 
 // UpdateRemoves reports whether an update would remove a socket, a socket directory or a part of a
 // JSON file from the container.
-func (s *Store) UpdateRemoves(c Container) bool {
+func (s *Store) UpdateRemoves(c edits.Container) bool {
 	for _, f := range c.Files {
 		have, err := os.ReadFile(filepath.Join(s.containersDir(), c.ID, f.Name))
 		if errors.Is(err, fs.ErrNotExist) {
@@ -289,11 +290,11 @@ func (s *Store) UpdateRemoves(c Container) bool {
 		return false
 	}
 	for i := range was.Sockets {
-		if k := &was.Sockets[i]; slices.ContainsFunc(k.At, func(at string) bool { return !c.hasSocketAt(at, k.hostPath()) }) {
+		if k := &was.Sockets[i]; slices.ContainsFunc(k.At, func(at string) bool { return !hasSocketAt(&c, at, k.HostPath()) }) {
 			return true
 		}
 	}
-	return slices.ContainsFunc(was.SocketDirs, func(d SocketDir) bool { return !slices.ContainsFunc(c.SocketDirs, d.isSame) })
+	return slices.ContainsFunc(was.SocketDirs, func(d edits.SocketDir) bool { return !slices.ContainsFunc(c.SocketDirs, d.IsSame) })
 }
 
 // losesValue reports whether a part of a decoded JSON value is missing in the value that replaces it:
@@ -317,15 +318,10 @@ func losesValue(was, is any) bool {
 	return was != is
 }
 
-// isSame reports whether two socket directories are the same, at the same place.
-func (d SocketDir) isSame(o SocketDir) bool {
-	return d.Root == o.Root && filepath.Clean(d.Rel) == filepath.Clean(o.Rel) && d.At == o.At
-}
-
 // hasSocketAt reports whether the container has a socket at a place: the socket with this host
 // path, or any for "".
-func (c *Container) hasSocketAt(at, hostPath string) bool {
-	return slices.ContainsFunc(c.Sockets, func(k Socket) bool {
-		return slices.Contains(k.At, at) && (hostPath == "" || hostPath == k.hostPath())
+func hasSocketAt(c *edits.Container, at, hostPath string) bool {
+	return slices.ContainsFunc(c.Sockets, func(k edits.Socket) bool {
+		return slices.Contains(k.At, at) && (hostPath == "" || hostPath == k.HostPath())
 	})
 }

@@ -13,12 +13,13 @@ import (
 	"time"
 
 	"github.com/jackfield/jackfield/internal/fswatch"
+	"github.com/jackfield/jackfield/pkg/edits"
 )
 
 // hostSocket is a socket of the host that is bound in containers.
 type hostSocket struct {
-	socket     Socket     // of the first container; all have the same root and rel
-	checking   sync.Mutex // one check at a time: another one could bind an older socket
+	socket     edits.Socket // of the first container; all have the same root and rel
+	checking   sync.Mutex   // one check at a time: another one could bind an older socket
 	containers map[string]*record
 	watch      *fswatch.Watch
 	tenant     bool // watch belongs to the watcher of directories that tenants can write
@@ -69,13 +70,13 @@ func (s *Store) watchSocket(src *hostSocket, tenant bool) {
 	if w == nil {
 		return
 	}
-	watch, err := w.Add(filepath.Dir(src.socket.hostPath()), filepath.Base(src.socket.hostPath()), fswatch.Attributes, func(string) { s.onSocketEvent(src) })
+	watch, err := w.Add(filepath.Dir(src.socket.HostPath()), filepath.Base(src.socket.HostPath()), fswatch.Attributes, func(string) { s.onSocketEvent(src) })
 	if err != nil && !errors.Is(err, os.ErrClosed) {
-		s.reportWatchFailure(fmt.Errorf("watch socket %q: %w", src.socket.hostPath(), err))
+		s.reportWatchFailure(fmt.Errorf("watch socket %q: %w", src.socket.HostPath(), err))
 	}
 	s.mu.Lock()
 	old := watch
-	if s.sockets[src.socket.hostPath()] == src && watch != nil {
+	if s.sockets[src.socket.HostPath()] == src && watch != nil {
 		old, src.watch, src.tenant = src.watch, watch, tenant
 	}
 	src.moving = false
@@ -110,13 +111,13 @@ func (s *Store) trackContainer(r *record) {
 	}
 	for i := range r.Sockets {
 		k := &r.Sockets[i]
-		src := s.sockets[k.hostPath()]
+		src := s.sockets[k.HostPath()]
 		check := func() { s.onSocketEvent(src) } // it may have changed since it was opened
 		if src == nil {
 			src = &hostSocket{socket: *k, containers: make(map[string]*record)}
 			// What checks the socket moves the watch if a tenant can write on the way.
 			check = func() { s.watchSocket(src, false) }
-			s.sockets[k.hostPath()] = src
+			s.sockets[k.HostPath()] = src
 		}
 		if s.opts.Watch && !s.closed {
 			s.bg.Go(check)
@@ -133,7 +134,7 @@ func (s *Store) untrackContainer(containerID string) {
 	}
 	delete(s.tracked, containerID)
 	for i := range r.Sockets {
-		path := r.Sockets[i].hostPath()
+		path := r.Sockets[i].HostPath()
 		src := s.sockets[path]
 		if src == nil {
 			continue
@@ -157,7 +158,7 @@ func (s *Store) trackRecorded(sandboxID, containerID string) error {
 		return nil
 	}
 	r := s.readRecord(sandboxID, containerID)
-	if err := r.validate(); err != nil {
+	if err := validateContainer(&r.Container); err != nil {
 		return err
 	}
 	s.trackContainer(&r)
@@ -188,8 +189,8 @@ func (s *Store) HasSocket(id, root, rel string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.tracked[id]
-	return r != nil && (slices.ContainsFunc(r.Sockets, func(k Socket) bool { return k.Root == root && filepath.Clean(k.Rel) == filepath.Clean(rel) }) ||
-		slices.ContainsFunc(r.SocketDirs, func(d SocketDir) bool {
+	return r != nil && (slices.ContainsFunc(r.Sockets, func(k edits.Socket) bool { return k.Root == root && filepath.Clean(k.Rel) == filepath.Clean(rel) }) ||
+		slices.ContainsFunc(r.SocketDirs, func(d edits.SocketDir) bool {
 			return d.Root == root && filepath.Clean(d.Rel) == filepath.Dir(filepath.Clean(rel))
 		}))
 }

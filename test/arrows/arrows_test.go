@@ -63,7 +63,7 @@ var leaves = map[string][]string{
 	"internal/attach": {"internal/claims", "internal/cnirecord", "internal/quantity", "internal/socketdir", "internal/vswitchdriver",
 		"pkg/attachment", "pkg/config", "pkg/deviceinfo", "pkg/devices", "pkg/policy", "pkg/sysfs", "pkg/vswitch"},
 	"internal/socketdir":     {"internal/claims"},
-	"pkg/staging":            {"internal/fswatch", "internal/claims", "internal/socketdir"},
+	"pkg/staging":            {"pkg/edits", "internal/fswatch", "internal/claims", "internal/socketdir"},
 	"internal/status":        {"pkg/policy"},
 	"pkg/hooksd":             {"pkg/hooksd/ocihook"},
 	"pkg/hooksd/ocihook":     nil,
