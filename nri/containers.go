@@ -24,8 +24,10 @@ type containerTable struct {
 	containers    map[string]*container // by ID
 	ended         []*runningContainer   // whose watches are to be stopped
 
-	recordsUnread bool   // the records of containers are to be read
-	wakeWriter    func() // has writeRecords called
+	// recorded are the records of an earlier process, by container. It is nil once the runtime has reported what
+	// lives.
+	recorded   map[string]*status.Container
+	wakeWriter func() // triggers writeRecords
 
 	writing sync.Mutex                   // guards written
 	written map[string]*status.Container // the records in the state directory, by ID
@@ -74,7 +76,7 @@ func (t *containerTable) synchronize(pods []*api.PodSandbox, containers []*api.C
 	}
 	for _, c := range containers {
 		t.addName(c.GetPodSandboxId(), containerName(c))
-		now := &container{pod: podOf[c.GetPodSandboxId()], c: c}
+		now := &container{pod: podOf[c.GetPodSandboxId()], c: c, record: t.recorded[c.GetId()]}
 		now.suspect = now.pod != nil && c.GetState() != api.ContainerState_CONTAINER_STOPPED
 		if old := before[c.GetId()]; old != nil {
 			now.record, now.evicted, now.running = old.record, old.evicted, old.running
@@ -88,7 +90,7 @@ func (t *containerTable) synchronize(pods []*api.PodSandbox, containers []*api.C
 	for _, gone := range before {
 		t.endRunning(gone)
 	}
-	t.synchronized, t.reportsStarts, t.recordsUnread = true, false, true
+	t.synchronized, t.reportsStarts, t.recorded = true, false, nil
 	t.wakeWriter()
 }
 

@@ -84,6 +84,7 @@ func (p *Plugin) Synchronize(ctx context.Context, pods []*api.PodSandbox, contai
 	p.runInStore(ctx, telemetry.Synchronize, func(store *staging.Store) { p.retainLiving(store, asOf) })
 	p.log.WithField("pods", len(pods)).WithField("containers", len(containers)).Info("synchronized")
 	p.ports.sandboxesChanged()
+	p.containers.wakeMissedCheck()
 	p.counters.Connections.Add(1)
 	p.runtime.registered.Store(true)
 	return nil, nil

@@ -26,10 +26,7 @@ func TestUnmanagedContainerIsNotMissedByLaterRule(t *testing.T) {
 	h.p.writeRecords()
 	h.replaceConfigFile(fmt.Sprintf(runningConfig, runningRule))
 	h.waitForStatus("a rule", hasGeneration(2))
-	h.p.containers.mu.Lock() // an earlier process had it
-	h.p.containers.containers = map[string]*container{}
-	h.p.containers.recordsUnread = true
-	h.p.containers.mu.Unlock()
+	h.forgetContainers()
 	other := &api.Container{Id: strings.Repeat("c", 64), PodSandboxId: h.pod.Id, Name: "created without the plugin"}
 	_, err := h.p.Synchronize(context.Background(), []*api.PodSandbox{h.pod}, []*api.Container{h.c, other})
 	check(t, err)

@@ -11,7 +11,6 @@ import (
 
 	"github.com/containerd/nri/pkg/api"
 
-	"github.com/jackfield/jackfield/internal/status"
 	"github.com/jackfield/jackfield/pkg/staging"
 )
 
@@ -120,27 +119,17 @@ func (p *Plugin) searchProcesses() (map[string]bool, error) {
 	return found, nil
 }
 
-// addRestored adds the containers of records that an earlier process wrote.
-func (p *Plugin) addRestored(found []status.Container) {
-	t := p.containers.containerTable
-	t.mu.Lock()
-	for _, record := range found {
-		t.written[record.ContainerID] = &record
-		if t.containers[record.ContainerID] == nil {
-			c := &api.Container{Id: record.ContainerID, PodSandboxId: record.Sandbox, Name: record.Container}
-			t.containers[record.ContainerID] = &container{c: c, restored: true, record: &record}
-		}
-	}
-	t.mu.Unlock()
-	p.containers.wakeRestore()
-}
-
-// restoreRecords has the records of an earlier process read.
+// restoreRecords adds the containers of the records that an earlier process wrote.
 func (t *containerTable) restoreRecords() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.recordsUnread = true
-	t.wakeWriter()
+	for id, record := range t.recorded {
+		if t.containers[id] == nil {
+			c := &api.Container{Id: id, PodSandboxId: record.Sandbox, Name: record.Container}
+			t.containers[id] = &container{c: c, restored: true, record: record}
+		}
+	}
+	t.recorded = nil
 }
 
 // removeRestored drops restored containers that are gone.

@@ -62,10 +62,7 @@ func TestOnlySandboxesWithoutProcessAreSwept(t *testing.T) {
 		check(t, os.MkdirAll(filepath.Join(h.root, "proc", pid), 0o755))
 		check(t, os.WriteFile(filepath.Join(h.root, "proc", pid, file[0]), []byte(file[1]), 0o644))
 	}
-	h.p.containers.mu.Lock() // an earlier process had them
-	h.p.containers.containers, h.p.containers.sandboxes = map[string]*container{}, map[string]sandbox{}
-	h.p.containers.recordsUnread = true
-	h.p.containers.mu.Unlock()
+	h.forgetContainers()
 	h.p.containers.restoreRecords()
 	staged := func(id string) bool {
 		_, err := os.Stat(filepath.Join(h.root, "run/jackfield/containers", strings.Repeat("c", 63)+id[:1]))

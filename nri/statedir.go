@@ -70,6 +70,7 @@ func (p *Plugin) openStore(cfg *config.Config) (*staging.Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	p.readRecords(cfg.StateDir)
 	if st := store.Status(); st.Mode == staging.ModeDirectory {
 		p.log.WithField("reason", st.Detail).Warn("sockets are delivered as plain directory mounts: when the host re-creates a socket in a directory " +
 			"that it replaces, or that the policy does not grant as a whole (DIR/**), running containers lose the socket; networks cannot be added to running containers")
@@ -218,63 +219,65 @@ func (p *Plugin) sweepOrphans(store *staging.Store) {
 	}
 }
 
-// The status records of containers are in the state directory, from where a restarted plugin reads
-// them. A goroutine of its own writes them: a directory that hangs costs records, and delays no
-// container.
+// The status records of containers are in the state directory. A plugin reads them at its start. A goroutine of its
+// own writes them, so that a directory that hangs costs records and delays no container.
 
 // recordDelay is how long a record waits for others, and for creations under way, which
 // the writing of files slows down. A daemon that is killed in between does not know of
 // the container afterwards.
 const recordDelay = 200 * time.Millisecond
 
-// currentRecords returns what the containers were given, by ID, and whether the records in the state
-// directory are to be read before.
-func (t *containerTable) currentRecords() (records map[string]*status.Container, unread bool) {
+// currentRecords returns what the containers were given, by ID.
+func (t *containerTable) currentRecords() map[string]*status.Container {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	records = make(map[string]*status.Container)
+	records := make(map[string]*status.Container)
+	maps.Copy(records, t.recorded)
 	for id, c := range t.containers {
 		if c.record != nil {
 			records[id] = c.record
 		}
 	}
-	return records, t.recordsUnread
+	return records
 }
 
-// addRecords keeps what the containers were given before a restart.
-func (t *containerTable) addRecords(found []status.Container) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, record := range found {
-		if c := t.containers[record.ContainerID]; c != nil && c.record == nil {
-			c.record = &record
-			t.written[record.ContainerID] = &record
-		}
+// readRecords reads the records that an earlier process wrote.
+func (p *Plugin) readRecords(stateDir string) {
+	began, table := time.Now(), p.containers.containerTable
+	files, err := status.OpenRecords(p.opts.Host, stateDir)
+	if err != nil {
+		p.reportLostRecord(err)
+		return
 	}
+	found, err := files.Read()
+	p.reportLostRecord(err)
+	recorded := make(map[string]*status.Container, len(found))
+	for i := range found {
+		recorded[found[i].ContainerID] = &found[i]
+	}
+	table.writing.Lock()
+	table.written = recorded
+	table.writing.Unlock()
+	table.mu.Lock()
+	table.recorded = recorded
+	table.mu.Unlock()
+	p.log.WithField("records", len(found)).WithField("took", time.Since(began).String()).Debug("status records read")
 }
 
-// writeRecords makes the records in the state directory those of the table. A record that cannot be
-// written is lost. Those of an earlier process are read at once: jackfield status shows them.
+// writeRecords syncs the records in the state directory to the table. A record that cannot be written is lost.
 func (p *Plugin) writeRecords() {
-	table := p.containers.containerTable
-	if _, unread := table.currentRecords(); !unread {
-		deadline.Sleep(p.closing, recordDelay)
-	}
-	current := p.config.core.Load()
+	deadline.Sleep(p.closing, recordDelay)
+	current, table := p.config.core.Load(), p.containers.containerTable
 	table.writing.Lock()
 	defer table.writing.Unlock()
-	records, unread := table.currentRecords()
-	if current == nil || !unread && maps.Equal(records, table.written) {
+	records := table.currentRecords()
+	if current == nil || maps.Equal(records, table.written) {
 		return
 	}
 	files, err := status.OpenRecords(p.opts.Host, current.cfg.StateDir)
 	if err != nil {
 		p.reportLostRecord(err)
 		return
-	}
-	if unread {
-		p.readRecords(files)
-		records, _ = table.currentRecords()
 	}
 	for id, record := range records {
 		if table.written[id] != record {
@@ -287,27 +290,6 @@ func (p *Plugin) writeRecords() {
 		}
 	}
 	table.written = records
-}
-
-// readRecords reads the records of containers that live, and removes all others.
-func (p *Plugin) readRecords(files *status.Records) {
-	p.containers.mu.Lock()
-	p.containers.recordsUnread = false
-	p.containers.mu.Unlock()
-	began := time.Now()
-	alive := p.containers.hasContainer
-	if p.runtime.unsynchronized.Load() {
-		alive = func(string) bool { return true } // addRestored removes the records of ended containers
-	}
-	found, err := files.Retain(alive)
-	p.reportLostRecord(err)
-	if p.runtime.unsynchronized.Load() {
-		p.addRestored(found)
-	} else {
-		p.containers.addRecords(found)
-	}
-	p.log.WithField("records", len(found)).WithField("took", time.Since(began).String()).Debug("status records read")
-	p.containers.wakeMissedCheck()
 }
 
 // reportLostRecord counts and logs an error; nil is none.

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/containerd/nri/pkg/api"
 	"github.com/sirupsen/logrus"
 
 	"github.com/jackfield/jackfield/internal/busytest"
@@ -65,5 +66,43 @@ func TestContainerThatEndsWhileWorkersHangLeavesNothing(t *testing.T) {
 		return err == nil && len(ids) == 0
 	}) {
 		t.Error("the container's directory is left")
+	}
+}
+
+// forgetContainers makes the plugin one that has just started: an earlier process wrote the records.
+func (h *reloadHost) forgetContainers() {
+	t := h.p.containers.containerTable
+	records := t.currentRecords()
+	t.mu.Lock()
+	t.containers, t.sandboxes, t.recorded = map[string]*container{}, map[string]sandbox{}, records
+	t.mu.Unlock()
+	h.p.readRecords(h.p.config.core.Load().cfg.StateDir)
+}
+
+// The records of an earlier process stay until the runtime has reported what lives. Then those of ended containers
+// are removed.
+func TestRecordsAreKeptUntilSynchronize(t *testing.T) {
+	h := newRunningHost(t, fmt.Sprintf(runningConfig, runningRule))
+	h.listen("run/vsw/1/s")
+	h.writeInfo("net1", "client", "/run/vsw/1/s")
+	h.create()
+	_ = h.p.StartContainer(t.Context(), h.pod, h.c)
+	h.p.writeRecords()
+	h.forgetContainers()
+	file := filepath.Join(h.root, "run/jackfield/status", h.c.Id)
+	h.p.writeRecords()
+	if _, err := os.Stat(file); err != nil {
+		t.Errorf("the record is removed before the runtime has reported what lives: %v", err)
+	}
+	_, err := h.p.Synchronize(t.Context(), []*api.PodSandbox{h.pod}, []*api.Container{h.c})
+	check(t, err)
+	if started := h.p.containers.listStarted(); len(started) != 1 || started[0].ContainerID != h.c.Id {
+		t.Errorf("the status has %+v, want the living container", started)
+	}
+	_, err = h.p.Synchronize(t.Context(), []*api.PodSandbox{h.pod}, nil)
+	check(t, err)
+	h.p.writeRecords()
+	if _, err := os.Stat(file); !os.IsNotExist(err) {
+		t.Errorf("the record of an ended container: %v", err)
 	}
 }

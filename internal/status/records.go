@@ -75,9 +75,9 @@ func (r *Records) Remove(id string) error {
 	return nil
 }
 
-// Retain reads the records of the containers that alive reports and removes the others. A
-// record that cannot be read is left out and named in the error.
-func (r *Records) Retain(alive func(id string) bool) ([]Container, error) {
+// Read reads all records. A record that cannot be read is left out and named in the error. A file that is not a
+// record is removed.
+func (r *Records) Read() ([]Container, error) {
 	d, err := os.Open(r.dir)
 	if err != nil {
 		return nil, fmt.Errorf("read status records: %w", err)
@@ -95,23 +95,26 @@ func (r *Records) Retain(alive func(id string) bool) ([]Container, error) {
 		errs []error
 	)
 	for _, name := range names {
-		if checkID(name) != nil || !alive(name) {
-			if err := os.Remove(filepath.Join(r.dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				errs = append(errs, err)
-			}
-			continue
-		}
 		c, err := r.readRecord(name)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("read status record of container %q: %w", name, err))
+		if err == nil {
+			out = append(out, *c)
 			continue
 		}
-		out = append(out, *c)
+		errs = append(errs, fmt.Errorf("read status record of container %q: %w", name, err))
+		if !errdefs.IsInvalidArgument(err) {
+			continue
+		}
+		if err := os.Remove(filepath.Join(r.dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
 	}
 	return out, errors.Join(errs...)
 }
 
 func (r *Records) readRecord(id string) (*Container, error) {
+	if err := checkID(id); err != nil {
+		return nil, err
+	}
 	f, err := os.OpenFile(filepath.Join(r.dir, id), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
