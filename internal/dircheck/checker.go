@@ -33,8 +33,8 @@ type Directory struct {
 	Since time.Time
 }
 
-// Fault says why the directory must not be waited for.
-func (d Directory) Fault() string {
+// fault says why the directory must not be waited for.
+func (d Directory) fault() string {
 	return fmt.Sprintf("directory %s (%s) has been unresponsive since %s; check the file system mounted there", d.Path, d.Use, d.Since.UTC().Format(time.TimeOnly+"Z"))
 }
 
@@ -148,7 +148,7 @@ func (c *Checker) Check(path string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if d := c.byPath[path]; d != nil && !d.Since.IsZero() {
-		return errdefs.ErrUnavailable.WithMessage(d.Fault())
+		return errdefs.ErrUnavailable.WithMessage(d.fault())
 	}
 	return nil
 }
@@ -169,7 +169,7 @@ func (c *Checker) Faults() []string {
 	var out []string
 	for _, d := range c.Directories() {
 		if !d.Since.IsZero() {
-			out = append(out, d.Fault())
+			out = append(out, d.fault())
 		}
 	}
 	return out
