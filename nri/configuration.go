@@ -54,7 +54,7 @@ type configuration struct {
 
 // core is what one configuration consists of.
 type core struct {
-	engine *resolve.Engine
+	engine *engine.Engine
 	cfg    *config.Config
 	hooks  *hooksd.Registry
 }
@@ -105,9 +105,9 @@ func (p *Plugin) applyConfig(cfg *config.Config) error {
 		}
 	}
 	hooks := hooksd.New(p.opts.Host, cfg.Hooks.Dirs, hooksd.Options{})
-	engine, err := resolve.New(p.opts.Host, cfg, resolve.Options{SpecDirs: p.opts.SpecDirs, Ledger: &p.containers.ledger, Hooks: hooks.Hooks,
+	engine, err := engine.New(p.opts.Host, cfg, engine.Options{SpecDirs: p.opts.SpecDirs, Ledger: &p.containers.ledger, Hooks: hooks.Hooks,
 		FindSocketDir: staging.SocketDirFinder(p.opts.Host, cfg.StateDir, ""),
-		Staged:        p.state.isStaged, Kubelet: podresources.QueryPod, CheckResponsive: p.config.dirs.Check, ConfigName: p.opts.ConfigName})
+		Staged:        p.state.isStaged, Kubelet: kubelet.QueryPod, CheckResponsive: p.config.dirs.Check, ConfigName: p.opts.ConfigName})
 	if err != nil {
 		if old != nil {
 			p.config.dirs.Replace(old.cfg.Directories(p.opts.SpecDirs))

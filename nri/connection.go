@@ -122,7 +122,7 @@ func (p *Plugin) watchSocket(socket string) (created <-chan struct{}, stop func(
 		return nil, func() {}
 	}
 	host := hostfs.Host() // the plugin connects in its own file system
-	watcher, err := fswatch.New(host, fswatch.Options{})
+	watcher, err := watch.New(host, watch.Options{})
 	if err != nil {
 		p.log.Debugf("watch the runtime's socket: %v", err)
 		return nil, func() {}

@@ -106,8 +106,8 @@ func (p *Plugin) hasNoRequests(ctx context.Context, pod *api.PodSandbox, c *api.
 type creation struct {
 	pod    *api.PodSandbox
 	c      *api.Container
-	req    *resolve.Request
-	plan   *resolve.Plan
+	req    *engine.Request
+	plan   *engine.Plan
 	adjust *api.ContainerAdjustment // what the runtime was answered
 	asOf   uint64                   // hotplug.changes before its requests were resolved
 }
@@ -123,7 +123,7 @@ func (p *Plugin) prepareCreation(ctx context.Context, pod *api.PodSandbox, c *ap
 	p.forgetFailedCreations(pod, c)
 	req := newRequest(p.runtimeName(), pod, c)
 	can := p.capabilitiesFor(req)
-	req.CanDeliver = func(set *edits.Set, request string) error { return capability.Check(set, can, request) }
+	req.CanDeliver = func(set *edit.Set, request string) error { return capability.Check(set, can, request) }
 
 	plan, err := current.engine.Resolve(ctx, req)
 	if plan == nil || err != nil {
@@ -195,9 +195,9 @@ func (p *Plugin) recordCreation(made *creation) {
 }
 
 // withoutReplaced returns the mounts of a container that mounts of the plan do not replace.
-func withoutReplaced(have, set []edits.Mount) []edits.Mount {
-	return slices.DeleteFunc(have, func(h edits.Mount) bool {
-		return slices.ContainsFunc(set, func(m edits.Mount) bool { return m.Replaces != "" && m.Replaces == h.Destination })
+func withoutReplaced(have, set []edit.Mount) []edit.Mount {
+	return slices.DeleteFunc(have, func(h edit.Mount) bool {
+		return slices.ContainsFunc(set, func(m edit.Mount) bool { return m.Replaces != "" && m.Replaces == h.Destination })
 	})
 }
 
@@ -249,7 +249,7 @@ type refusal struct {
 }
 
 func newRefusal(pod *api.PodSandbox, c *api.Container, err error) error {
-	return refusal{(&resolve.Request{Namespace: pod.GetNamespace(), Pod: pod.GetName(), Container: containerName(c)}).Name(), err}
+	return refusal{(&engine.Request{Namespace: pod.GetNamespace(), Pod: pod.GetName(), Container: containerName(c)}).Name(), err}
 }
 
 func (r refusal) Error() string {

@@ -172,7 +172,7 @@ func (p *Plugin) RemovePodSandbox(ctx context.Context, pod *api.PodSandbox) erro
 func (p *Plugin) Shutdown(context.Context) { p.log.Info("the runtime shuts down") }
 
 // capabilitiesFor returns what the runtime can apply to a container.
-func (p *Plugin) capabilitiesFor(req *resolve.Request) capability.Capabilities {
+func (p *Plugin) capabilitiesFor(req *engine.Request) capability.Capabilities {
 	can := *p.runtime.capabilities.Load()
 	can.UserNS = req.UserNS != nil
 	if req.User != nil {

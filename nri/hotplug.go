@@ -31,9 +31,9 @@ import (
 type hotplug struct {
 	p       *Plugin
 	wakeUp  func()
-	timeout atomic.Int64                    // hotplugTimeout, in nanoseconds; tests shorten it
-	watcher atomic.Pointer[fswatch.Watcher] // nil while nothing is watched
-	changes atomic.Uint64                   // grows with each change of device-info files
+	timeout atomic.Int64                  // hotplugTimeout, in nanoseconds; tests shorten it
+	watcher atomic.Pointer[watch.Watcher] // nil while nothing is watched
+	changes atomic.Uint64                 // grows with each change of device-info files
 
 	mu       sync.Mutex
 	dir      string             // the watched directory; "" for none
@@ -43,7 +43,7 @@ type hotplug struct {
 // runningContainer is what hotplug knows of a container with a staging directory. containerTable.mu
 // guards it.
 type runningContainer struct {
-	req     *resolve.Request
+	req     *engine.Request
 	dirty   bool // to be updated
 	ended   bool // removed from the table
 	updates retryState
@@ -51,8 +51,8 @@ type runningContainer struct {
 
 	// watches are those of the metadata files of its claims, by path. They end with their watcher. Only
 	// updateDirty uses them, because a call of a watcher can hang with the file system.
-	watches map[string]*fswatch.Watch
-	watcher *fswatch.Watcher
+	watches map[string]*watch.Watch
+	watcher *watch.Watcher
 }
 
 const (
@@ -108,7 +108,7 @@ func (h *hotplug) watch(dir string) {
 func (h *hotplug) watchUntilFailure(ctx context.Context, dir string, watched func()) error {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
-	w, err := fswatch.New(h.p.opts.Host, fswatch.Options{Failed: fail})
+	w, err := watch.New(h.p.opts.Host, watch.Options{Failed: fail})
 	if err != nil {
 		return err
 	}
@@ -117,7 +117,7 @@ func (h *hotplug) watchUntilFailure(ctx context.Context, dir string, watched fun
 		h.watcher.Store(nil)
 		w.Close()
 	}()
-	if _, err := w.Add(h.p.opts.Host.Canonical(dir), "", fswatch.Written|fswatch.Removed, h.markFileDirty); err != nil {
+	if _, err := w.Add(h.p.opts.Host.Canonical(dir), "", watch.Written|watch.Removed, h.markFileDirty); err != nil {
 		return err
 	}
 	watched()
@@ -277,19 +277,19 @@ func (h *hotplug) updateContainer(c *runningContainer, pod *api.PodSandbox, log 
 }
 
 // resolveAgain resolves the requests of a container with what it has now.
-func (h *hotplug) resolveAgain(created *resolve.Request, current *core, store *staging.Store) (*resolve.Plan, error) {
+func (h *hotplug) resolveAgain(created *engine.Request, current *core, store *staging.Store) (*engine.Plan, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(h.timeout.Load()))
 	defer cancel()
 	req := *created
-	req.View = func() []byte { return resolve.ReadView(h.p.opts.Host, current.cfg.StateDir, req.ContainerID) }
+	req.View = func() []byte { return engine.ReadView(h.p.opts.Host, current.cfg.StateDir, req.ContainerID) }
 	req.HasSocket = func(root, rel string) bool { return store.HasSocket(req.ContainerID, root, rel) }
 	return current.engine.ResolveRunning(ctx, &req)
 }
 
 // skippedRequests returns why requests of a plan were skipped, and whether one of the reasons is transient.
-func skippedRequests(plan *resolve.Plan) (failed []error, transient bool) {
+func skippedRequests(plan *engine.Plan) (failed []error, transient bool) {
 	for _, it := range plan.Items {
-		if it.Outcome == resolve.Skipped {
+		if it.Outcome == engine.Skipped {
 			failed = append(failed, fmt.Errorf("%s: %w", it.Request, it.Err))
 			transient = transient || isTransient(it.Err)
 		}
@@ -347,7 +347,7 @@ func (h *hotplug) reportComplete(log *logrus.Entry, c *runningContainer) {
 func (h *hotplug) watchMetadata(c *runningContainer, current *core) (err error) {
 	w := h.watcher.Load()
 	if w != c.watcher {
-		c.watcher, c.watches = w, make(map[string]*fswatch.Watch)
+		c.watcher, c.watches = w, make(map[string]*watch.Watch)
 	}
 	plugins := current.cfg.Kubelet.PluginsDir
 	if w == nil || !c.req.HasDeviceMetadata() {
@@ -361,7 +361,7 @@ func (h *hotplug) watchMetadata(c *runningContainer, current *core) (err error) 
 			continue
 		}
 		at := h.p.opts.Host.Canonical(plugins) + strings.TrimPrefix(file, plugins)
-		watch, failed := w.Add(path.Dir(at), path.Base(at), fswatch.Written|fswatch.Removed, func(string) { h.markContainerDirty(c) })
+		watch, failed := w.Add(path.Dir(at), path.Base(at), watch.Written|watch.Removed, func(string) { h.markContainerDirty(c) })
 		switch {
 		case failed == nil:
 			c.watches[file] = watch

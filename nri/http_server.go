@@ -256,7 +256,7 @@ func (p *Plugin) listSockets() ([]status.PlacedSocket, string) {
 		owner := cmp.Or(p.containers.recordOf(s.ContainerID), &status.Container{})
 		sockets[i] = status.PlacedSocket{
 			Namespace: owner.Namespace, Pod: owner.Pod, Container: owner.Container, ContainerID: s.ContainerID, Sandbox: s.SandboxID,
-			Path: path.Join(resolve.ContainerDir, s.At), HostPath: s.HostPath, State: string(s.State), Since: s.Since, Rebinds: s.Rebinds,
+			Path: path.Join(engine.ContainerDir, s.At), HostPath: s.HostPath, State: string(s.State), Since: s.Since, Rebinds: s.Rebinds,
 			Device: s.Identity.Device, Inode: s.Identity.Inode,
 		}
 	}

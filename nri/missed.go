@@ -128,7 +128,7 @@ func (p *Plugin) checkContainer(c *container) missedCheck {
 		return missedCheck{unknown: true}
 	}
 	items := missedItems(plan.Items)
-	var whole *resolve.Error
+	var whole *engine.Error
 	if len(items) == 0 && (err == nil || len(plan.Items) > 0 || !errors.As(err, &whole)) {
 		return missedCheck{}
 	}
@@ -138,7 +138,7 @@ func (p *Plugin) checkContainer(c *container) missedCheck {
 	}
 	if len(items) == 0 {
 		// The requests cannot be parsed.
-		record.Requests = []status.Request{{Request: "the requests of the pod", Outcome: string(resolve.Failed), Reason: diag.ErrorText(err)}}
+		record.Requests = []status.Request{{Request: "the requests of the pod", Outcome: string(engine.Failed), Reason: diag.ErrorText(err)}}
 	}
 	if err == nil {
 		_, err = nriapply.Adjustment(&plan.Set, p.capabilitiesFor(req), req.Have.Devices...)
@@ -148,12 +148,12 @@ func (p *Plugin) checkContainer(c *container) missedCheck {
 
 // wasGiven reports whether the runtime's description of a container shows that Jackfield
 // gave it something, or the OCI hook has a record of it.
-func (p *Plugin) wasGiven(current *core, req *resolve.Request) bool {
+func (p *Plugin) wasGiven(current *core, req *engine.Request) bool {
 	if req.ContainerAnnotations[usageAnnotation] != "" {
 		return true
 	}
 	// The directory is the container's own: one of the same name from elsewhere says nothing.
-	own := p.opts.Host.Path(edits.ContainerDir(current.cfg.StateDir, req.ContainerID))
+	own := p.opts.Host.Path(edit.ContainerDir(current.cfg.StateDir, req.ContainerID))
 	for i := range req.Have.Mounts {
 		if req.Have.Mounts[i].Source == own {
 			return true
@@ -166,10 +166,10 @@ func (p *Plugin) wasGiven(current *core, req *resolve.Request) bool {
 // missedItems are the requests that a container should have and has not. One that is
 // optional may be missing, and the hooks of hooks.d directories have no trace in a
 // container that runs.
-func missedItems(items []resolve.Item) []resolve.Item {
-	return slices.DeleteFunc(slices.Clone(items), func(it resolve.Item) bool {
-		lacks := it.Outcome == resolve.Injected || it.FailsContainer()
-		return !lacks || it.Optional || it.Kind == resolve.KindHook
+func missedItems(items []engine.Item) []engine.Item {
+	return slices.DeleteFunc(slices.Clone(items), func(it engine.Item) bool {
+		lacks := it.Outcome == engine.Injected || it.FailsContainer()
+		return !lacks || it.Optional || it.Kind == engine.KindHook
 	})
 }
 

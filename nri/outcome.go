@@ -21,16 +21,16 @@ import (
 // The outcome of each request goes to the metrics, the log, the status and the audit file.
 
 // reportCreated reports the outcome of each request of a container that is created.
-func (p *Plugin) reportCreated(pod *api.PodSandbox, c *api.Container, plan *resolve.Plan) {
+func (p *Plugin) reportCreated(pod *api.PodSandbox, c *api.Container, plan *engine.Plan) {
 	p.countItems(plan.Items)
 	event, unmanaged := "", false
 	for i := range plan.Items {
 		switch plan.Items[i].Outcome {
-		case resolve.Unmanaged:
+		case engine.Unmanaged:
 			unmanaged = true
-		case resolve.Injected:
+		case engine.Injected:
 			event = eventInjected
-		case resolve.Skipped:
+		case engine.Skipped:
 			event = cmp.Or(event, eventSkipped)
 		}
 	}
@@ -48,10 +48,10 @@ func (p *Plugin) reportCreated(pod *api.PodSandbox, c *api.Container, plan *reso
 
 // reportRefused reports why a container is not created.
 func (p *Plugin) reportRefused(pod *api.PodSandbox, c *api.Container, err error) {
-	var items []resolve.Item
+	var items []engine.Item
 	problems := 1
-	if all, ok := errors.AsType[*resolve.Error](err); ok {
-		items, problems = resolve.WithheldItems(all.Items), len(all.Errs)
+	if all, ok := errors.AsType[*engine.Error](err); ok {
+		items, problems = engine.WithheldItems(all.Items), len(all.Errs)
 	}
 	p.countItems(items)
 	// The problems that belong to no single request: an annotation that cannot be parsed, a
@@ -74,8 +74,8 @@ func (p *Plugin) reportRefused(pod *api.PodSandbox, c *api.Container, err error)
 // withoutContainer returns the error without the name of the container, which log and audit
 // file have in a field.
 func withoutContainer(err error) error {
-	if all, ok := err.(*resolve.Error); ok {
-		return &resolve.Error{Errs: all.Errs, Items: all.Items}
+	if all, ok := err.(*engine.Error); ok {
+		return &engine.Error{Errs: all.Errs, Items: all.Items}
 	}
 	return err
 }
@@ -87,17 +87,17 @@ func (p *Plugin) countRefusal(rule string) {
 }
 
 // countItems counts requests, and refusals by rule.
-func (p *Plugin) countItems(items []resolve.Item) {
+func (p *Plugin) countItems(items []engine.Item) {
 	for i := range items {
 		it := &items[i]
 		if it.Audit != "" {
 			p.counters.Audited.Add(1)
 		}
-		if it.Outcome == resolve.Withheld {
+		if it.Outcome == engine.Withheld {
 			continue
 		}
 		p.counters.CountRequest(telemetry.Source(it.Kind), telemetry.Outcome(it.Outcome))
-		if it.Outcome == resolve.Refused {
+		if it.Outcome == engine.Refused {
 			rule := ""
 			if r, ok := errors.AsType[*policy.RefusedError](it.Err); ok {
 				rule = r.Rule
@@ -113,7 +113,7 @@ const maxLoggedRequests = 16
 
 // logPlan logs one line for everything that was injected, and a line for each of the first
 // requests that were not injected or that have a note.
-func logPlan(log *logrus.Entry, items []resolve.Item) {
+func logPlan(log *logrus.Entry, items []engine.Item) {
 	var injected []string
 	lines := 0
 	line := func(write func()) {
@@ -128,20 +128,20 @@ func logPlan(log *logrus.Entry, items []resolve.Item) {
 			})
 		}
 		switch it.Outcome {
-		case resolve.Injected:
+		case engine.Injected:
 			injected = append(injected, it.Request+" from "+it.File+" by "+ruleName(it.Rule))
 			for _, n := range it.Notes {
 				line(func() { log.WithField("request", it.Request).Info(n) })
 			}
-		case resolve.Present:
+		case engine.Present:
 			if log.Logger.IsLevelEnabled(logrus.DebugLevel) {
 				line(func() { log.WithField("request", it.Request).Debug("present already") })
 			}
-		case resolve.Unmanaged:
+		case engine.Unmanaged:
 			line(func() {
 				log.WithFields(logrus.Fields{"request": it.Request, "file": it.File, "reason": it.Reason}).Info("unmanaged")
 			})
-		case resolve.Skipped:
+		case engine.Skipped:
 			line(func() {
 				log.WithFields(logrus.Fields{"request": it.Request, "reason": it.Reason}).Warn("optional request skipped")
 			})
@@ -165,7 +165,7 @@ func ruleName(rule string) string {
 }
 
 // containerRecord returns a container with the outcome of its requests, for status and audit.
-func (p *Plugin) containerRecord(pod *api.PodSandbox, c *api.Container, items []resolve.Item, plan *resolve.Plan) status.Container {
+func (p *Plugin) containerRecord(pod *api.PodSandbox, c *api.Container, items []engine.Item, plan *engine.Plan) status.Container {
 	out := status.Container{
 		Since: time.Now().UTC(), Namespace: pod.GetNamespace(), Pod: pod.GetName(), PodUID: pod.GetUid(), Sandbox: pod.GetId(),
 		Container: containerName(c), ContainerID: c.GetId(), Generation: p.ConfigStatus().Generation,
@@ -183,9 +183,9 @@ func (p *Plugin) containerRecord(pod *api.PodSandbox, c *api.Container, items []
 	return out
 }
 
-func describeEdits(s *edits.Set) []status.Edit {
+func describeEdits(s *edit.Set) []status.Edit {
 	out := make([]status.Edit, 0, len(s.Devices)+len(s.Mounts)+len(s.Env)+len(s.Hooks)+len(s.NetDevices)+len(s.GIDs)+1)
-	add := func(o edits.Origin, kind, name, text string) {
+	add := func(o edit.Origin, kind, name, text string) {
 		out = append(out, status.Edit{Kind: kind, Name: name, What: kind + " " + text, Request: o.Request, File: o.File, Field: o.Field, Rule: o.Rule})
 	}
 	for _, d := range s.Devices {

@@ -19,11 +19,11 @@ func TestLogLinesOfOneContainerAreBounded(t *testing.T) {
 	buf := &logBuffer{}
 	log := logrus.New()
 	log.SetOutput(buf)
-	items := make([]resolve.Item, 1000)
+	items := make([]engine.Item, 1000)
 	for i := range items {
-		items[i] = resolve.Item{Request: fmt.Sprintf("request %d.", i), Outcome: resolve.Skipped, Reason: "not found", Audit: "refused"}
+		items[i] = engine.Item{Request: fmt.Sprintf("request %d.", i), Outcome: engine.Skipped, Reason: "not found", Audit: "refused"}
 	}
-	items = append(items, resolve.Item{Request: "injected", Outcome: resolve.Injected, Notes: make([]string, 100)})
+	items = append(items, engine.Item{Request: "injected", Outcome: engine.Injected, Notes: make([]string, 100)})
 	logPlan(logrus.NewEntry(log), items)
 	text := buf.String()
 	if n := strings.Count(text, "\n"); n != maxLoggedRequests+2 {
@@ -39,11 +39,11 @@ func TestLogLinesOfOneContainerAreBounded(t *testing.T) {
 // Metrics count a request by its kind, not by its text.
 func TestRequestsAreCountedByTheirKind(t *testing.T) {
 	h := newReloadHost(t, granting, false)
-	for kind, want := range map[resolve.RequestKind]telemetry.Source{
-		resolve.KindCDI: "cdi", resolve.KindNetwork: "network", resolve.KindResource: "resource",
-		resolve.KindHook: "hook", resolve.KindDeviceInjector: "device-injector",
+	for kind, want := range map[engine.RequestKind]telemetry.Source{
+		engine.KindCDI: "cdi", engine.KindNetwork: "network", engine.KindResource: "resource",
+		engine.KindHook: "hook", engine.KindDeviceInjector: "device-injector",
 	} {
-		h.p.countItems([]resolve.Item{{Kind: kind, Request: `CDI device "vendor.com/net=a"`, Outcome: resolve.Unmanaged}})
+		h.p.countItems([]engine.Item{{Kind: kind, Request: `CDI device "vendor.com/net=a"`, Outcome: engine.Unmanaged}})
 		if got := exposedValue(t, h.p, "jackfield_requests_total", "unmanaged", string(want)); got != 1 || string(want) != string(kind) {
 			t.Errorf("%s is counted %v times as %s, want once", kind, got, want)
 		}
@@ -73,8 +73,8 @@ func exposedValue(t *testing.T, p *Plugin, name string, labels ...string) float6
 
 // A request of a kind without a source would count as a failure of the container.
 func TestEachKindOfRequestIsCounted(t *testing.T) {
-	for _, kind := range []resolve.RequestKind{resolve.KindCDI, resolve.KindNetwork, resolve.KindResource, resolve.KindClaim,
-		resolve.KindSocket, resolve.KindHook, resolve.KindDeviceInjector} {
+	for _, kind := range []engine.RequestKind{engine.KindCDI, engine.KindNetwork, engine.KindResource, engine.KindClaim,
+		engine.KindSocket, engine.KindHook, engine.KindDeviceInjector} {
 		c := telemetry.NewCounters()
 		c.CountRequest(telemetry.Source(kind), telemetry.Present)
 		if c.Requests(telemetry.Present) != 1 || c.Requests(telemetry.Failed) != 0 {

@@ -72,10 +72,10 @@ type Plugin struct {
 // containerState is what the plugin knows of the node's containers.
 type containerState struct {
 	*containerTable
-	ledger          resolve.Ledger // what pods have, for the limits of pods
-	hotplug         *hotplug       // networks of running containers
-	wakeMissedCheck func()         // has checkMissed called
-	wakeRestore     func()         // has restoreRecorded called
+	ledger          engine.Ledger // what pods have, for the limits of pods
+	hotplug         *hotplug      // networks of running containers
+	wakeMissedCheck func()        // has checkMissed called
+	wakeRestore     func()        // has restoreRecorded called
 	removed         removedSandboxes
 }
 

@@ -82,7 +82,7 @@ func (p *Plugin) newSweeper(log *logrus.Entry) *attach.Sweeper {
 	}
 	w := lineLogger{log}
 	return &attach.Sweeper{Root: p.opts.Host, Config: core.cfg, Log: w, Program: "jackfield-nri",
-		Release: func(ctx context.Context, key cnirecord.Key, i *cnirecord.IPAM) error {
+		Release: func(ctx context.Context, key record.Key, i *record.IPAM) error {
 			return cni.ReleaseRecorded(ctx, key, i, []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}, w)
 		}}
 }

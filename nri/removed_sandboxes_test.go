@@ -18,19 +18,19 @@ import (
 // recordAttachment records an attachment of a sandbox as an ADD one hour ago, with a network namespace that is gone.
 func recordAttachment(t *testing.T, p *Plugin, sandboxID string) {
 	t.Helper()
-	store, err := cnirecord.Open(p.opts.Host, cnirecord.DefaultDir)
+	store, err := record.Open(p.opts.Host, record.DefaultDir)
 	check(t, err)
 	defer store.Close()
-	key := cnirecord.Key{Network: "fast", ContainerID: sandboxID, Interface: "net1"}
-	check(t, store.Create(&cnirecord.Record{Key: key, Netns: "/run/netns/gone", InfoDir: deviceinfo.DefaultCNIDir, InfoFile: "default-fast-" + sandboxID + "_net1",
+	key := record.Key{Network: "fast", ContainerID: sandboxID, Interface: "net1"}
+	check(t, store.Create(&record.Record{Key: key, Netns: "/run/netns/gone", InfoDir: deviceinfo.DefaultCNIDir, InfoFile: "default-fast-" + sandboxID + "_net1",
 		Info: &deviceinfo.Info{Type: deviceinfo.TypeVhostUser, Version: deviceinfo.Version, VhostUser: &deviceinfo.VhostUser{Mode: "server", Path: "/x"}}}))
 	old := time.Now().Add(-time.Hour)
-	check(t, os.Chtimes(p.opts.Host.Path(path.Join(cnirecord.DefaultDir, key.FileName())), old, old))
+	check(t, os.Chtimes(p.opts.Host.Path(path.Join(record.DefaultDir, key.FileName())), old, old))
 }
 
 func recordedSandboxes(t *testing.T, p *Plugin) (ids []string) {
 	t.Helper()
-	store, err := cnirecord.Find(p.opts.Host, cnirecord.DefaultDir)
+	store, err := record.Find(p.opts.Host, record.DefaultDir)
 	check(t, err)
 	defer store.Close()
 	keys, err := store.Keys()

@@ -19,35 +19,35 @@ const containerNameLabel = "io.kubernetes.container.name"
 
 // newRequest returns what the runtime reports of a container as a request. c is nil for the
 // sandbox itself.
-func newRequest(runtime string, pod *api.PodSandbox, c *api.Container) *resolve.Request {
-	r := &resolve.Request{
+func newRequest(runtime string, pod *api.PodSandbox, c *api.Container) *engine.Request {
+	r := &engine.Request{
 		SandboxID: pod.GetId(), ContainerID: c.GetId(),
 		Namespace: pod.GetNamespace(), Pod: pod.GetName(), PodUID: pod.GetUid(), Container: containerName(c),
 		RuntimeHandler: pod.GetRuntimeHandler(), Labels: pod.GetLabels(), Annotations: pod.GetAnnotations(), Image: containerImage(runtime, c),
 		Args: c.GetArgs(), ContainerAnnotations: c.GetAnnotations(),
-		UserNS: userNS(pod, c), HostIPC: sharesHostIPC(pod), Have: edits.Existing{Env: c.GetEnv()},
+		UserNS: userNS(pod, c), HostIPC: sharesHostIPC(pod), Have: edit.Existing{Env: c.GetEnv()},
 	}
 	if u := c.GetUser(); u != nil {
-		r.User = &resolve.User{UID: u.GetUid(), GID: u.GetGid()}
+		r.User = &engine.User{UID: u.GetUid(), GID: u.GetGid()}
 		r.Have.GIDs = append(slices.Clone(u.GetAdditionalGids()), u.GetGid())
 	}
 	for _, m := range c.GetMounts() {
-		r.Have.Mounts = append(r.Have.Mounts, edits.Mount{Destination: m.GetDestination(), Source: m.GetSource(), Type: m.GetType(), Options: m.GetOptions()})
+		r.Have.Mounts = append(r.Have.Mounts, edit.Mount{Destination: m.GetDestination(), Source: m.GetSource(), Type: m.GetType(), Options: m.GetOptions()})
 	}
 	r.MarkRuntimeMounts()
 	for _, d := range c.GetLinux().GetDevices() {
-		r.Have.Devices = append(r.Have.Devices, edits.Device{Path: d.GetPath(), Type: d.GetType(), Major: d.GetMajor(), Minor: d.GetMinor(), FileMode: d.GetFileMode().Get()})
+		r.Have.Devices = append(r.Have.Devices, edit.Device{Path: d.GetPath(), Type: d.GetType(), Major: d.GetMajor(), Minor: d.GetMinor(), FileMode: d.GetFileMode().Get()})
 	}
 	h := c.GetHooks()
 	if h == nil {
 		return r
 	}
-	for stage, hooks := range map[edits.Stage][]*api.Hook{
-		edits.Prestart: h.GetPrestart(), edits.CreateRuntime: h.GetCreateRuntime(), edits.CreateContainer: h.GetCreateContainer(),
-		edits.StartContainer: h.GetStartContainer(), edits.Poststart: h.GetPoststart(), edits.Poststop: h.GetPoststop(),
+	for stage, hooks := range map[edit.Stage][]*api.Hook{
+		edit.Prestart: h.GetPrestart(), edit.CreateRuntime: h.GetCreateRuntime(), edit.CreateContainer: h.GetCreateContainer(),
+		edit.StartContainer: h.GetStartContainer(), edit.Poststart: h.GetPoststart(), edit.Poststop: h.GetPoststop(),
 	} {
 		for _, hook := range hooks {
-			r.Have.Hooks = append(r.Have.Hooks, edits.Hook{Stage: stage, Path: hook.GetPath(), Args: hook.GetArgs(), Env: hook.GetEnv()})
+			r.Have.Hooks = append(r.Have.Hooks, edit.Hook{Stage: stage, Path: hook.GetPath(), Args: hook.GetArgs(), Env: hook.GetEnv()})
 		}
 	}
 	return r
@@ -79,10 +79,10 @@ func sharesHostIPC(pod *api.PodSandbox) bool {
 
 // userNS returns the container's own user namespace, nil where it has none. Its process is the one that
 // the namespace's path belongs to, or else the sandbox's; 0 for none.
-func userNS(pod *api.PodSandbox, c *api.Container) *resolve.UserNS {
+func userNS(pod *api.PodSandbox, c *api.Container) *engine.UserNS {
 	for _, ns := range c.GetLinux().GetNamespaces() {
 		if ns.GetType() == "user" {
-			return &resolve.UserNS{PID: cmp.Or(hostfs.NamespaceProcess(ns.GetPath()), int(pod.GetPid()&(1<<31-1)))}
+			return &engine.UserNS{PID: cmp.Or(hostfs.NamespaceProcess(ns.GetPath()), int(pod.GetPid()&(1<<31-1)))}
 		}
 	}
 	return nil

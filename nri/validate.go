@@ -79,8 +79,8 @@ type validation struct {
 
 func (v *validation) checkAdjustment() error {
 	pod, c := v.req.GetPod(), v.req.GetContainer()
-	v.subject, v.policy = resolve.Subject(newRequest(v.p.runtimeName(), pod, c)), v.core.engine.Policy()
-	v.subject.Explanations = new(resolve.MaxExplanations)
+	v.subject, v.policy = engine.Subject(newRequest(v.p.runtimeName(), pod, c)), v.core.engine.Policy()
+	v.subject.Explanations = new(engine.MaxExplanations)
 	cfg, a, id := v.core.cfg.Validate, v.req.GetAdjust(), c.GetId()
 	v.answer = v.p.containers.adjustmentOf(id)
 	var errs []error

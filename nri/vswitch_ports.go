@@ -26,8 +26,8 @@ type vswitchPorts struct {
 
 	mu         sync.Mutex
 	switches   []config.Vswitch
-	reconciler *portreconcile.Reconciler // nil for none
-	end        context.CancelFunc        // of the reconciler
+	reconciler *reconcile.Reconciler // nil for none
+	end        context.CancelFunc    // of the reconciler
 }
 
 // followConfig works on the vswitches of a configuration from now on.
@@ -54,7 +54,7 @@ func (v *vswitchPorts) followConfig(cfg *config.Config) {
 	if len(drivers) == 0 {
 		return
 	}
-	r := portreconcile.New(portreconcile.Options{Switches: drivers, Host: v.p.opts.Host, StateDir: cnirecord.DefaultDir,
+	r := reconcile.New(reconcile.Options{Switches: drivers, Host: v.p.opts.Host, StateDir: record.DefaultDir,
 		Sandboxes: v.p.containers.liveSandboxes, Report: v.p.reportPorts})
 	ctx, end := context.WithCancel(v.p.closing)
 	v.reconciler, v.end = r, end
@@ -91,17 +91,17 @@ func (v *vswitchPorts) listStatus() []status.Vswitch {
 const maxLoggedPorts = 5
 
 // reportPorts logs what was done about ports in one line, and each port at level debug.
-func (p *Plugin) reportPorts(e portreconcile.Event) {
+func (p *Plugin) reportPorts(e reconcile.Event) {
 	log := p.log.WithField("vswitch", e.Switch)
 	level, text := logrus.InfoLevel, ""
 	switch e.Action {
-	case portreconcile.Recreated:
+	case reconcile.Recreated:
 		text = "the vswitch had lost ports of running pods; re-created them"
-	case portreconcile.Changed:
+	case reconcile.Changed:
 		text = "ports of running pods differed on the vswitch; corrected them"
-	case portreconcile.Removed:
+	case reconcile.Removed:
 		text = "removed ports of pods that are gone"
-	case portreconcile.Failed:
+	case reconcile.Failed:
 		level, text = logrus.WarnLevel, "cannot keep the ports of running pods on the vswitch; trying again every few seconds"
 	}
 	var names []string

@@ -14,7 +14,7 @@ import (
 	"github.com/jackfield/jackfield/pkg/vswitch"
 )
 
-func (h *reloadHost) portReconciler() *portreconcile.Reconciler {
+func (h *reloadHost) portReconciler() *reconcile.Reconciler {
 	h.p.ports.mu.Lock()
 	defer h.p.ports.mu.Unlock()
 	return h.p.ports.reconciler
@@ -49,10 +49,10 @@ func TestVswitchesFollowConfiguration(t *testing.T) {
 
 // The ports of a vswitch that are lost or refused together are one line. The others are for debugging.
 func TestManyPortsAreOneLine(t *testing.T) {
-	var changes []portreconcile.Change
+	var changes []reconcile.Change
 	for i := range 100 {
 		owner := vswitch.Owner{ContainerID: fmt.Sprint("c", i), Interface: "net1", Namespace: "dpdk", Pod: fmt.Sprint("web-", i)}
-		changes = append(changes, portreconcile.Change{Port: vswitch.Port{Name: vswitch.PortName(owner), Owner: owner}, Err: fmt.Errorf("no bridge for %d", i)})
+		changes = append(changes, reconcile.Change{Port: vswitch.Port{Name: vswitch.PortName(owner), Owner: owner}, Err: fmt.Errorf("no bridge for %d", i)})
 	}
 	for level, want := range map[logrus.Level]int{logrus.InfoLevel: 1, logrus.DebugLevel: 101} {
 		var out bytes.Buffer
@@ -60,7 +60,7 @@ func TestManyPortsAreOneLine(t *testing.T) {
 		log.SetOutput(&out)
 		log.SetLevel(level)
 		p := &Plugin{log: logrus.NewEntry(log)}
-		p.reportPorts(portreconcile.Event{Switch: "ovs0", Action: portreconcile.Failed, Changes: changes})
+		p.reportPorts(reconcile.Event{Switch: "ovs0", Action: reconcile.Failed, Changes: changes})
 		if got := strings.Count(out.String(), "\n"); got != want {
 			t.Errorf("%d lines at level %s, want %d", got, level, want)
 		}

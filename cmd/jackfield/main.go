@@ -28,7 +28,7 @@ func run() int {
 }
 
 func runHook(ctx context.Context, args []string) int {
-	err := hook.Run(ctx, args, hook.Env{Stdin: os.Stdin, Stdout: os.Stdout, Self: hookProgram, Kubelet: podresources.QueryPod})
+	err := hook.Run(ctx, args, hook.Env{Stdin: os.Stdin, Stdout: os.Stdout, Self: hookProgram, Kubelet: kubelet.QueryPod})
 	if err != nil {
 		hook.PrintError(err)
 	}

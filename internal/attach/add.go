@@ -21,7 +21,7 @@ import (
 
 // addPlan is what one Add is about to create.
 type addPlan struct {
-	record cnirecord.Record
+	record record.Record
 	file   deviceinfo.CNIFile
 	before *deviceinfo.Info // device-info that the runtime copied from the device plugin's; nil for none
 	socket string           // path on the host, or "@name"
@@ -47,7 +47,7 @@ func (t *Attachment) Add(ctx context.Context, allocate func(context.Context) (Ad
 	if err != nil {
 		return err
 	}
-	st, err := cnirecord.Open(t.Root, t.StateDir)
+	st, err := record.Open(t.Root, t.StateDir)
 	if err != nil {
 		return t.recordError(err)
 	}
@@ -82,8 +82,8 @@ func (t *Attachment) Add(ctx context.Context, allocate func(context.Context) (Ad
 
 // planAdd checks everything that an Add depends on.
 func (t *Attachment) planAdd() (*addPlan, error) {
-	a := &addPlan{record: cnirecord.Record{Key: t.Key, IPAM: t.IPAM, Adapter: t.Adapter,
-		Netns: t.Netns, NetnsID: cnirecord.FindNetns(t.Root, t.Netns), Namespace: t.Namespace, Pod: t.Pod,
+	a := &addPlan{record: record.Record{Key: t.Key, IPAM: t.IPAM, Adapter: t.Adapter,
+		Netns: t.Netns, NetnsID: record.FindNetns(t.Root, t.Netns), Namespace: t.Namespace, Pod: t.Pod,
 		Chained: t.Chained, InfoDir: t.InfoDir}}
 	if err := t.planInfoFile(a); err != nil {
 		return nil, err
@@ -120,7 +120,7 @@ func (t *Attachment) PlanSocket() (*deviceinfo.Info, error) {
 
 // InfoFileName returns the name of an attachment's device-info file that Multus would choose. Attachments outside
 // Kubernetes are in the namespace default.
-func InfoFileName(k cnirecord.Key, namespace string) (string, error) {
+func InfoFileName(k record.Key, namespace string) (string, error) {
 	return deviceinfo.CNIFileName(cmp.Or(namespace, "default"), k.Network, k.ContainerID, k.Interface)
 }
 
@@ -179,7 +179,7 @@ func (t *Attachment) checkDamagedInfo(a *addPlan, err error) error {
 }
 
 // createAttachment creates what was planned and recorded.
-func (t *Attachment) createAttachment(ctx context.Context, st *cnirecord.Store, a *addPlan, allocate func(context.Context) (Addresses, error)) error {
+func (t *Attachment) createAttachment(ctx context.Context, st *record.Store, a *addPlan, allocate func(context.Context) (Addresses, error)) error {
 	// Status makes the same check.
 	dir, err := openDir(t.Root, "deviceInfoDir", t.InfoDir, 0o755)
 	if err != nil {
@@ -242,7 +242,7 @@ func (t *Attachment) interfaceInfo(a *addPlan, addresses Addresses) attachment.I
 }
 
 // undoAdd undoes an Add that failed.
-func (t *Attachment) undoAdd(ctx context.Context, st *cnirecord.Store, a *addPlan) error {
+func (t *Attachment) undoAdd(ctx context.Context, st *record.Store, a *addPlan) error {
 	if !a.wrote { // the current file is not from this Add
 		a.record.InfoKept = true
 	}

@@ -17,7 +17,7 @@ const (
 	// DefaultSocketDir is the first of the node configuration's socket roots.
 	DefaultSocketDir = "/var/run/jackfield/sockets"
 	// DefaultStateDir holds the records of attachments.
-	DefaultStateDir = cnirecord.DefaultDir
+	DefaultStateDir = record.DefaultDir
 	// DefaultClaimsDir is in the default stateDir of the node's configuration. The NRI plugin and the OCI
 	// hook use the same directory.
 	DefaultClaimsDir = "/var/run/jackfield/claims"
@@ -26,7 +26,7 @@ const (
 // Attachment is one attachment of a container to a network, as its network and its runtime describe it, on the host
 // where the adapter runs. One process runs one operation on it.
 type Attachment struct {
-	cnirecord.Key
+	record.Key
 
 	// Netns is the path of the container's network namespace. Namespace and Pod are empty outside Kubernetes.
 	Netns, Namespace, Pod string
@@ -72,10 +72,10 @@ type Attachment struct {
 	// Source describes the keys that errors name.
 	Source Source
 	// IPAM is the IPAM plugin of an Add, nil for none.
-	IPAM *cnirecord.IPAM
+	IPAM *record.IPAM
 	// Release releases the addresses of an attachment; nil for none. recorded is the IPAM plugin in its record, nil for
 	// none. isDamaged says that the record is unreadable, so that it could have one.
-	Release func(key cnirecord.Key, recorded *cnirecord.IPAM, isDamaged bool) error
+	Release func(key record.Key, recorded *record.IPAM, isDamaged bool) error
 	// Reached is called at each step; nil for no call. Tests stop the program there.
 	Reached func(step string)
 
@@ -109,18 +109,18 @@ func (t *Attachment) reportStep(name string) {
 }
 
 // releaseAddresses releases the addresses of an attachment, of which r is the record, or nil.
-func (t *Attachment) releaseAddresses(key cnirecord.Key, r *cnirecord.Record) error {
+func (t *Attachment) releaseAddresses(key record.Key, r *record.Record) error {
 	if t.Release == nil {
 		return nil
 	}
 	if r == nil {
-		r = &cnirecord.Record{}
+		r = &record.Record{}
 	}
 	return t.Release(key, r.IPAM, false)
 }
 
 // releaseUnknownAddresses releases the addresses of an attachment with an unreadable record.
-func (t *Attachment) releaseUnknownAddresses(key cnirecord.Key) error {
+func (t *Attachment) releaseUnknownAddresses(key record.Key) error {
 	if t.Release == nil {
 		return nil
 	}

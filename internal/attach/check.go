@@ -17,7 +17,7 @@ import (
 
 // Check checks that the device-info file, the socket directory and the port are as Add recorded them. compare
 // checks what the adapter knows of the attachment, with the device-info of the file and the interface's addresses.
-func (t *Attachment) Check(ctx context.Context, r *cnirecord.Record, compare func(info *deviceinfo.Info, ips []string) error) error {
+func (t *Attachment) Check(ctx context.Context, r *record.Record, compare func(info *deviceinfo.Info, ips []string) error) error {
 	info, err := t.checkInfoFile(r)
 	if err != nil {
 		return err
@@ -42,7 +42,7 @@ func Changed(msg, details string, args ...any) error {
 
 // checkInfoFile compares the device-info file with what Add wrote. Type and device must be equal. Other keys may
 // have been added.
-func (t *Attachment) checkInfoFile(r *cnirecord.Record) (*deviceinfo.Info, error) {
+func (t *Attachment) checkInfoFile(r *record.Record) (*deviceinfo.Info, error) {
 	dir := deviceinfo.CNIDir{Root: t.Root, Dir: r.InfoDir}
 	file := path.Join(r.InfoDir, r.InfoFile)
 	info, err := dir.Collect(r.InfoFile)
@@ -58,7 +58,7 @@ func (t *Attachment) checkInfoFile(r *cnirecord.Record) (*deviceinfo.Info, error
 	return info, nil
 }
 
-func (t *Attachment) checkSocketDir(r *cnirecord.Record) error {
+func (t *Attachment) checkSocketDir(r *record.Record) error {
 	if r.Directory == "" {
 		return nil
 	}
@@ -109,7 +109,7 @@ func (t *Attachment) checkWritable(key, dir string, perm uint32) error {
 // checkLostSocketDirs reports attachments whose socket directories are gone together with socketDir (code 51).
 // New attachments will work, existing ones are cut off.
 func (t *Attachment) checkLostSocketDirs() error {
-	r, err := t.findRecord(func(r *cnirecord.Record) bool { return r.SocketDir == t.SocketDir })
+	r, err := t.findRecord(func(r *record.Record) bool { return r.SocketDir == t.SocketDir })
 	if err != nil || r == nil {
 		return err
 	}

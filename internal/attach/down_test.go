@@ -41,7 +41,7 @@ func (s *stoppedSwitch) Remove(context.Context, vswitch.Owner) error {
 
 func (s *stoppedSwitch) List(context.Context) ([]vswitch.Port, error) { return nil, s.err() }
 
-func (t *Attachment) records(tb testing.TB) []cnirecord.Key {
+func (t *Attachment) records(tb testing.TB) []record.Key {
 	tb.Helper()
 	st, err := t.findRecords()
 	if err != nil || st == nil {

@@ -36,7 +36,7 @@ func (t *Attachment) NodeConfig() (*config.Config, error) {
 
 // readRecord reads a record, whose paths must be locations that the node's configuration permits. It returns nil for a
 // missing record. The error for an unusable record is errdefs.ErrInvalidArgument.
-func (t *Attachment) readRecord(st *cnirecord.Store, key cnirecord.Key) (*cnirecord.Record, error) {
+func (t *Attachment) readRecord(st *record.Store, key record.Key) (*record.Record, error) {
 	r, err := st.Read(key)
 	if err != nil || r == nil {
 		return nil, err
@@ -48,7 +48,7 @@ func (t *Attachment) readRecord(st *cnirecord.Store, key cnirecord.Key) (*cnirec
 }
 
 // checkRecord checks a record's paths as those of a network are checked: another program may have written the record.
-func (t *Attachment) checkRecord(r *cnirecord.Record) error {
+func (t *Attachment) checkRecord(r *record.Record) error {
 	for _, l := range []struct{ key, value, own, preset string }{
 		{"deviceInfoDir", r.InfoDir, t.InfoDir, deviceinfo.DefaultCNIDir},
 		{"socketDir", r.SocketDir, t.SocketDir, DefaultSocketDir},
@@ -95,12 +95,12 @@ func invalidRecord(key, value, rule string) error {
 
 // isInfoFileOf reports whether a device-info file belongs to an attachment by its name, <network>-<sandbox ID>_<interface>.
 // A file without these names may be that of another pod.
-func isInfoFileOf(key cnirecord.Key, name string) bool {
+func isInfoFileOf(key record.Key, name string) bool {
 	_, ifName, ok := deviceinfo.MatchCNIFileName(name, key.ContainerID)
 	return ok && ifName == key.Interface
 }
 
 // infoFileRule is the rule that isInfoFileOf checks.
-func infoFileRule(key cnirecord.Key) string {
+func infoFileRule(key record.Key) string {
 	return fmt.Sprintf("the name must end with -%s_%s, which are the container's ID and the interface", key.ContainerID, key.Interface)
 }

@@ -125,7 +125,7 @@ func (t *Attachment) switchError(err error) error {
 }
 
 // portOwner returns the owner of an attachment's port. Its first two fields alone identify the port.
-func portOwner(k cnirecord.Key) vswitch.Owner {
+func portOwner(k record.Key) vswitch.Owner {
 	return vswitch.Owner{ContainerID: k.ContainerID, Interface: k.Interface, Network: k.Network}
 }
 
@@ -192,7 +192,7 @@ func (t *Attachment) subject() policy.Subject {
 
 // recordPort records the port if the policy lets the pod have one more. Counting and recording are under one lock, so that
 // two ADDs at the same time cannot both get the last port.
-func (t *Attachment) recordPort(ctx context.Context, st *cnirecord.Store, a *addPlan) error {
+func (t *Attachment) recordPort(ctx context.Context, st *record.Store, a *addPlan) error {
 	if a.policy.HasPortLimits(t.subject()) {
 		end, _ := ctx.Deadline() // Add sets one
 		unlock, err := st.Lock(time.Until(end))
@@ -214,7 +214,7 @@ func (t *Attachment) recordPort(ctx context.Context, st *cnirecord.Store, a *add
 
 // createPort records the port with its addresses, and creates it. The plan then has the port as the vswitch
 // reports it.
-func (t *Attachment) createPort(ctx context.Context, st *cnirecord.Store, a *addPlan, addresses Addresses) error {
+func (t *Attachment) createPort(ctx context.Context, st *record.Store, a *addPlan, addresses Addresses) error {
 	a.port.Addresses = addresses.IPs
 	if err := t.recordPort(ctx, st, a); err != nil {
 		return err
@@ -246,7 +246,7 @@ func (t *Attachment) createPort(ctx context.Context, st *cnirecord.Store, a *add
 
 // lockPort takes the lock of a record with a port, so that the reconciler of the NRI plugin does not create the
 // port while it is being removed.
-func (t *Attachment) lockPort(ctx context.Context, st *cnirecord.Store, r *cnirecord.Record) (unlock func(), err error) {
+func (t *Attachment) lockPort(ctx context.Context, st *record.Store, r *record.Record) (unlock func(), err error) {
 	if r.Port == nil {
 		return func() {}, nil
 	}
@@ -262,7 +262,7 @@ func (t *Attachment) lockPort(ctx context.Context, st *cnirecord.Store, r *cnire
 }
 
 // removePort removes the port of a record. While it fails, the record has to stay.
-func (t *Attachment) removePort(ctx context.Context, r *cnirecord.Record) error {
+func (t *Attachment) removePort(ctx context.Context, r *record.Record) error {
 	if r.Port == nil {
 		return nil
 	}
@@ -281,7 +281,7 @@ func (t *Attachment) removePort(ctx context.Context, r *cnirecord.Record) error 
 
 // openRecordedSwitch returns the driver of a record's vswitch, and whether that vswitch forgets its ports when it ends.
 // Open vSwitch keeps them in its database.
-func (t *Attachment) openRecordedSwitch(r *cnirecord.Record) (driver vswitch.Driver, forgets bool, err error) {
+func (t *Attachment) openRecordedSwitch(r *record.Record) (driver vswitch.Driver, forgets bool, err error) {
 	_, v, err := t.loadNodeConfig(cmp.Or(r.ConfigFile, config.DefaultPath), r.Switch)
 	if err != nil {
 		return nil, false, err
@@ -296,13 +296,13 @@ const unrecordedTime = 2 * time.Second
 
 // removeUnrecordedPort removes the port of an attachment that has no record, and no other record of its interface. If that
 // fails, it is only reported: an Add that requested a port has a record.
-func (t *Attachment) removeUnrecordedPort(ctx context.Context, st *cnirecord.Store, key cnirecord.Key) {
+func (t *Attachment) removeUnrecordedPort(ctx context.Context, st *record.Store, key record.Key) {
 	if t.Port.Vswitch == "" {
 		return
 	}
 	if st != nil {
 		keys, err := st.Keys()
-		if err != nil || slices.ContainsFunc(keys, func(k cnirecord.Key) bool { return k.ContainerID == key.ContainerID && k.Interface == key.Interface }) {
+		if err != nil || slices.ContainsFunc(keys, func(k record.Key) bool { return k.ContainerID == key.ContainerID && k.Interface == key.Interface }) {
 			return
 		}
 	}
@@ -342,7 +342,7 @@ func (t *Attachment) checkResponding(ctx context.Context, driver vswitch.Driver)
 
 // collectPorts removes the network's ports that are not in valid and have no record: their record was lost. A
 // port is recorded before it is created, so the ports are listed first.
-func (t *Attachment) collectPorts(ctx context.Context, st *cnirecord.Store, valid map[cnirecord.Key]bool) error {
+func (t *Attachment) collectPorts(ctx context.Context, st *record.Store, valid map[record.Key]bool) error {
 	if t.Port.Vswitch == "" {
 		return nil
 	}
@@ -350,7 +350,7 @@ func (t *Attachment) collectPorts(ctx context.Context, st *cnirecord.Store, vali
 	if err != nil {
 		return err
 	}
-	var keys []cnirecord.Key
+	var keys []record.Key
 	if st != nil {
 		if keys, err = st.Keys(); err != nil {
 			return t.recordError(err)
@@ -359,21 +359,21 @@ func (t *Attachment) collectPorts(ctx context.Context, st *cnirecord.Store, vali
 	var errs []error
 	for _, p := range ports {
 		o := p.Owner
-		isRecorded := slices.ContainsFunc(keys, func(k cnirecord.Key) bool { return k.ContainerID == o.ContainerID && k.Interface == o.Interface })
-		if o.Network != t.Network || isRecorded || valid[cnirecord.Key{Network: o.Network, ContainerID: o.ContainerID, Interface: o.Interface}] {
+		isRecorded := slices.ContainsFunc(keys, func(k record.Key) bool { return k.ContainerID == o.ContainerID && k.Interface == o.Interface })
+		if o.Network != t.Network || isRecorded || valid[record.Key{Network: o.Network, ContainerID: o.ContainerID, Interface: o.Interface}] {
 			continue
 		}
 		ctx, cancel := t.limitSwitch(ctx)
 		errs = append(errs, t.switchError(driver.Remove(ctx, o)))
 		cancel()
-		errs = append(errs, t.releaseUnknownAddresses(cnirecord.Key{Network: o.Network, ContainerID: o.ContainerID, Interface: o.Interface}))
+		errs = append(errs, t.releaseUnknownAddresses(record.Key{Network: o.Network, ContainerID: o.ContainerID, Interface: o.Interface}))
 	}
 	return JoinErrors(errs...)
 }
 
 // checkRecordedPort compares the port of a record with what the vswitch reports. A vswitch does not report every
 // property.
-func (t *Attachment) checkRecordedPort(ctx context.Context, r *cnirecord.Record) error {
+func (t *Attachment) checkRecordedPort(ctx context.Context, r *record.Record) error {
 	if r.Port == nil {
 		return nil
 	}
@@ -429,7 +429,7 @@ func (t *Attachment) checkSwitch(ctx context.Context) (configFile string, err er
 		return t.loadedFile, nil
 	}
 	code, msg := uint(codeUnavailable), "the plugin is not available"
-	cutOff, _ := t.findRecord(func(r *cnirecord.Record) bool { return r.Switch == t.Port.Vswitch })
+	cutOff, _ := t.findRecord(func(r *record.Record) bool { return r.Switch == t.Port.Vswitch })
 	if AsError(err).Code == codeLater && cutOff != nil {
 		code, msg = codeLimited, "the plugin is not available, and existing containers have limited connectivity"
 	}

@@ -9,13 +9,13 @@ import (
 )
 
 // findRecords opens the directory of records. It returns nil if the directory is missing.
-func (t *Attachment) findRecords() (*cnirecord.Store, error) {
-	st, err := cnirecord.Find(t.Root, t.StateDir)
+func (t *Attachment) findRecords() (*record.Store, error) {
+	st, err := record.Find(t.Root, t.StateDir)
 	return st, t.recordError(err)
 }
 
 // findRecord returns a readable record of the network that is wanted, or nil.
-func (t *Attachment) findRecord(isWanted func(*cnirecord.Record) bool) (*cnirecord.Record, error) {
+func (t *Attachment) findRecord(isWanted func(*record.Record) bool) (*record.Record, error) {
 	st, err := t.findRecords()
 	if st == nil || err != nil {
 		return nil, err
@@ -31,7 +31,7 @@ func (t *Attachment) findRecord(isWanted func(*cnirecord.Record) bool) (*cnireco
 }
 
 // createRecord writes the record of an Add.
-func (t *Attachment) createRecord(st *cnirecord.Store, r *cnirecord.Record) error {
+func (t *Attachment) createRecord(st *record.Store, r *record.Record) error {
 	err := st.Create(r)
 	if errdefs.IsInvalidArgument(err) {
 		return Fail(codeConfig, "invalid network configuration: name", "%v", err)
@@ -53,12 +53,12 @@ func (t *Attachment) recordError(err error) error {
 }
 
 // ReadRecord returns the record of the attachment.
-func (t *Attachment) ReadRecord() (*cnirecord.Record, error) {
+func (t *Attachment) ReadRecord() (*record.Record, error) {
 	st, err := t.findRecords()
 	if err != nil {
 		return nil, err
 	}
-	var r *cnirecord.Record
+	var r *record.Record
 	if st != nil {
 		defer st.Close()
 		if r, err = t.readRecord(st, t.Key); err != nil {

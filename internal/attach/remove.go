@@ -45,7 +45,7 @@ func (t *Attachment) Remove(ctx context.Context) error {
 
 // markLeftover marks the record of an attachment that could not be removed. The CNI plugin needs no mark: its
 // runtime runs DEL again, and GC.
-func (t *Attachment) markLeftover(st *cnirecord.Store) error {
+func (t *Attachment) markLeftover(st *record.Store) error {
 	if t.Adapter == "" {
 		return nil
 	}
@@ -107,7 +107,7 @@ func (t *Attachment) RemoveUnrecordedPorts(ctx context.Context) {
 }
 
 // removeRecorded removes an attachment. A missing record is no error: nothing exists of the attachment but addresses.
-func (t *Attachment) removeRecorded(ctx context.Context, st *cnirecord.Store, key cnirecord.Key) error {
+func (t *Attachment) removeRecorded(ctx context.Context, st *record.Store, key record.Key) error {
 	r, err := t.readRecord(st, key)
 	switch {
 	case errdefs.IsInvalidArgument(err):
@@ -116,7 +116,7 @@ func (t *Attachment) removeRecorded(ctx context.Context, st *cnirecord.Store, ke
 		return JoinErrors(t.releaseUnknownAddresses(key), t.recordError(err))
 	case r == nil:
 		t.removeUnrecordedPort(ctx, st, key)
-		r = &cnirecord.Record{Key: key, InfoKept: true}
+		r = &record.Record{Key: key, InfoKept: true}
 		return t.removeAll(ctx, st, r, func() error { return JoinErrors(t.releaseAddresses(key, nil), t.removeDamagedInfo(key)) })
 	}
 	return t.removeAll(ctx, st, r, func() error { return t.releaseAddresses(key, r) })
@@ -125,7 +125,7 @@ func (t *Attachment) removeRecorded(ctx context.Context, st *cnirecord.Store, ke
 // removeAll removes what an Add has created. The port is removed first, and while that fails, everything else stays. The
 // record is removed last: while the addresses or something else is left, it stays, so that the next Remove or
 // CollectGarbage tries again.
-func (t *Attachment) removeAll(ctx context.Context, st *cnirecord.Store, r *cnirecord.Record, release func() error) error {
+func (t *Attachment) removeAll(ctx context.Context, st *record.Store, r *record.Record, release func() error) error {
 	ctx, cancel := t.limitSwitch(ctx)
 	defer cancel()
 	unlock, err := t.lockPort(ctx, st, r)
@@ -145,7 +145,7 @@ func (t *Attachment) removeAll(ctx context.Context, st *cnirecord.Store, r *cnir
 }
 
 // removeAttachment removes what an Add created. Parts may be gone already.
-func (t *Attachment) removeAttachment(r *cnirecord.Record) error {
+func (t *Attachment) removeAttachment(r *record.Record) error {
 	var err error
 	if !r.InfoKept {
 		if err = t.checkInfoDir(r.InfoDir); err == nil {
@@ -166,7 +166,7 @@ func (t *Attachment) removeTemporary() error {
 
 // CollectGarbage removes the attachments of the attachment's network that are not in valid. A failure does not keep
 // it from removing others.
-func (t *Attachment) CollectGarbage(ctx context.Context, valid map[cnirecord.Key]bool) error {
+func (t *Attachment) CollectGarbage(ctx context.Context, valid map[record.Key]bool) error {
 	st, err := t.findRecords()
 	if err != nil {
 		return JoinErrors(err, t.removeTemporary())
@@ -193,7 +193,7 @@ func (t *Attachment) CollectGarbage(ctx context.Context, valid map[cnirecord.Key
 
 // releaseUnrecorded removes the claims of containers without any record, of all networks: the record was
 // lost. An Add writes its record before it claims a directory, so the records are read while the claims are locked.
-func (t *Attachment) releaseUnrecorded(st *cnirecord.Store) error {
+func (t *Attachment) releaseUnrecorded(st *record.Store) error {
 	var recorded []string
 	readKeys := sync.OnceValue(func() error {
 		keys, err := st.Keys()
@@ -215,10 +215,10 @@ func (t *Attachment) releaseUnrecorded(st *cnirecord.Store) error {
 // Remove), otherwise the pod never ends. Nothing in the broken record is used. The names of the port, the directory and
 // the device-info file contain the attachment's names, and a file must say that this plugin wrote it for
 // this network. The runtime logs the messages on standard error.
-func (t *Attachment) removeUnrecorded(ctx context.Context, st *cnirecord.Store, key cnirecord.Key, broken error) error {
+func (t *Attachment) removeUnrecorded(ctx context.Context, st *record.Store, key record.Key, broken error) error {
 	fmt.Fprintf(t.Log, "%s: %v; removing the record and everything with the attachment's names\n", t.Program, t.recordError(broken))
 	name := DirName(key)
-	r := &cnirecord.Record{Key: key, InfoKept: true, SocketDir: t.SocketDir, Directory: name, ClaimsDir: t.ClaimsDir, Claimed: t.claimedPath(name)}
+	r := &record.Record{Key: key, InfoKept: true, SocketDir: t.SocketDir, Directory: name, ClaimsDir: t.ClaimsDir, Claimed: t.claimedPath(name)}
 	if t.Port.Vswitch != "" {
 		owner := portOwner(key)
 		r.Switch, r.ConfigFile, r.Port = t.Port.Vswitch, t.ConfigFile, &vswitch.Port{Name: vswitch.PortName(owner), Owner: owner}
@@ -229,7 +229,7 @@ func (t *Attachment) removeUnrecorded(ctx context.Context, st *cnirecord.Store, 
 }
 
 // removeOwnInfoFiles removes the device-info files of an attachment that this plugin wrote.
-func (t *Attachment) removeOwnInfoFiles(key cnirecord.Key) error {
+func (t *Attachment) removeOwnInfoFiles(key record.Key) error {
 	dir := deviceinfo.CNIDir{Root: t.Root, Dir: t.InfoDir}
 	if t.checkInfoDir(t.InfoDir) != nil {
 		return nil
@@ -258,7 +258,7 @@ func (t *Attachment) removeOwnInfoFiles(key cnirecord.Key) error {
 // removeDamagedInfo removes unreadable device-info files with the names of an attachment without a usable record: the file
 // that the runtime names, and <namespace>-<network>-<container ID>_<interface>. Such a file would block an Add with the
 // same names. A network can name a file of another attachment, which stays.
-func (t *Attachment) removeDamagedInfo(key cnirecord.Key) error {
+func (t *Attachment) removeDamagedInfo(key record.Key) error {
 	dir := deviceinfo.CNIDir{Root: t.Root, Dir: t.InfoDir}
 	files, err := dir.List()
 	if err != nil {
@@ -266,12 +266,12 @@ func (t *Attachment) removeDamagedInfo(key cnirecord.Key) error {
 	}
 	var errs []error
 	for _, f := range files {
-		name := path.Base(f.File)
-		namespace, isOwn := strings.CutSuffix(name, "-"+key.Network+"-"+key.ContainerID+"_"+key.Interface)
-		isNamed := key == t.Key && name == path.Base(t.InfoFile) && isInfoFileOf(key, name)
-		if errdefs.IsInvalidArgument(f.Err) && (isNamed || isOwn && kubename.IsLabel(namespace)) {
+		file := path.Base(f.File)
+		namespace, isOwn := strings.CutSuffix(file, "-"+key.Network+"-"+key.ContainerID+"_"+key.Interface)
+		isNamed := key == t.Key && file == path.Base(t.InfoFile) && isInfoFileOf(key, file)
+		if errdefs.IsInvalidArgument(f.Err) && (isNamed || isOwn && name.IsLabel(namespace)) {
 			fmt.Fprintf(t.Log, "%s: removing unreadable device-info file %q: %v\n", t.Program, f.File, f.Err)
-			errs = append(errs, ioError("device-info", dir.Remove(name)))
+			errs = append(errs, ioError("device-info", dir.Remove(file)))
 		}
 	}
 	return JoinErrors(errs...)

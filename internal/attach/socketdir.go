@@ -86,7 +86,7 @@ func (t *Attachment) planAddSocket(a *addPlan) error {
 
 // DirName returns the name of an attachment's directory: the beginning of the container's ID, for
 // people, a hash of network, container and interface, and the interface. It has at most 41 bytes.
-func DirName(k cnirecord.Key) string {
+func DirName(k record.Key) string {
 	sum := sha256.Sum256([]byte(k.Network + "\x00" + k.ContainerID + "\x00" + k.Interface))
 	return k.ContainerID[:min(12, len(k.ContainerID))] + "-" + hex.EncodeToString(sum[:6]) + "-" + k.Interface
 }
@@ -157,7 +157,7 @@ func (t *Attachment) claimAndCreateSocketDir(name string) (err error) {
 // so the host sees the mount.
 func (t *Attachment) recordSocketDir(dir *claims.Dir, claimed string, fd int) error {
 	if size := t.SocketDirSize; size > 0 {
-		root, err := socketdir.Mount(dir, claimed, fd, size)
+		root, err := sockdir.Mount(dir, claimed, fd, size)
 		if err != nil {
 			return Fail(codeIO, "I/O failure: socketDirSize", "bound directory %q: %v", claimed, err)
 		}
@@ -206,7 +206,7 @@ func (t *Attachment) createSocketDir(name string) (fd int, err error) {
 
 // removeClaimedDir removes the directory of a record, if it still is the one that Add created, and then its
 // claim. If a killed Add did not record which directory it created, only an empty directory is removed.
-func (t *Attachment) removeClaimedDir(r *cnirecord.Record) error {
+func (t *Attachment) removeClaimedDir(r *record.Record) error {
 	if r.Directory == "" {
 		return nil
 	}
@@ -239,7 +239,7 @@ func removeSocketDir(host hostfs.Root, dir, name string, claim *claims.Claim) er
 		return dirError("socketDir", err)
 	}
 	defer f.Close()
-	if err := socketdir.Remove(int(f.Fd()), name, claim, false); err != nil {
+	if err := sockdir.Remove(int(f.Fd()), name, claim, false); err != nil {
 		return Fail(codeIO, "I/O failure: socketDir", "remove %q: %v", path.Join(dir, name), err)
 	}
 	return nil

@@ -30,7 +30,7 @@ type Sweeper struct {
 	Log     io.Writer
 	Program string
 	// Release runs the IPAM plugin in a record.
-	Release func(ctx context.Context, key cnirecord.Key, recorded *cnirecord.IPAM) error
+	Release func(ctx context.Context, key record.Key, recorded *record.IPAM) error
 }
 
 // plainKeys describes keys of networks by their names alone.
@@ -41,13 +41,13 @@ func (plainKeys) Place(string) string    { return "" }
 func (plainKeys) Value(string) string    { return "nothing" }
 
 // attachment returns the attachment of a key in the node's own directories.
-func (s *Sweeper) attachment(ctx context.Context, key cnirecord.Key) *Attachment {
+func (s *Sweeper) attachment(ctx context.Context, key record.Key) *Attachment {
 	t := &Attachment{Key: key, Root: s.Root, Log: s.Log, Program: s.Program, Source: plainKeys{}, ConfigFile: config.DefaultPath,
 		StateDir: DefaultStateDir, ClaimsDir: claims.Path(s.Config.StateDir), SocketDir: DefaultSocketDir, InfoDir: s.Config.DeviceInfo.CNIDir}
 	if len(s.Config.Sockets.Roots) > 0 {
 		t.SocketDir = s.Config.Sockets.Roots[0]
 	}
-	t.Release = func(key cnirecord.Key, recorded *cnirecord.IPAM, _ bool) error {
+	t.Release = func(key record.Key, recorded *record.IPAM, _ bool) error {
 		if recorded == nil || len(recorded.Config) == 0 {
 			return nil
 		}
@@ -58,15 +58,15 @@ func (s *Sweeper) attachment(ctx context.Context, key cnirecord.Key) *Attachment
 
 // Recorded lists the attachments of the CNI plugin that have a record and for which isWanted returns true. The record is
 // nil if it is unreadable.
-func (s *Sweeper) Recorded(isWanted func(cnirecord.Key, *cnirecord.Record) bool) ([]cnirecord.Key, error) {
-	return s.list(func(key cnirecord.Key, r *cnirecord.Record) bool {
+func (s *Sweeper) Recorded(isWanted func(record.Key, *record.Record) bool) ([]record.Key, error) {
+	return s.list(func(key record.Key, r *record.Record) bool {
 		return (r == nil || r.Adapter == "") && isWanted(key, r)
 	})
 }
 
 // list is Recorded for the attachments of all adapters.
-func (s *Sweeper) list(isWanted func(cnirecord.Key, *cnirecord.Record) bool) ([]cnirecord.Key, error) {
-	st, err := cnirecord.Find(s.Root, DefaultStateDir)
+func (s *Sweeper) list(isWanted func(record.Key, *record.Record) bool) ([]record.Key, error) {
+	st, err := record.Find(s.Root, DefaultStateDir)
 	if st == nil || err != nil {
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func (s *Sweeper) list(isWanted func(cnirecord.Key, *cnirecord.Record) bool) ([]
 	if err != nil {
 		return nil, err
 	}
-	var wanted []cnirecord.Key
+	var wanted []record.Key
 	for _, key := range keys {
 		r, err := st.Read(key)
 		if err == nil && r == nil {
@@ -91,8 +91,8 @@ func (s *Sweeper) list(isWanted func(cnirecord.Key, *cnirecord.Record) bool) ([]
 // Abandoned lists the recorded attachments whose sandbox is not in the runtime's list. An ADD runs before the runtime
 // lists the sandbox, so the network namespace must be gone, too, and the record must be older than before. Where the
 // record does not say, the attachment is not abandoned.
-func (s *Sweeper) Abandoned(isListed func(sandboxID string) bool, before time.Time) ([]cnirecord.Key, error) {
-	return s.Recorded(func(key cnirecord.Key, r *cnirecord.Record) bool {
+func (s *Sweeper) Abandoned(isListed func(sandboxID string) bool, before time.Time) ([]record.Key, error) {
+	return s.Recorded(func(key record.Key, r *record.Record) bool {
 		if r == nil || isListed(key.ContainerID) {
 			return false
 		}
@@ -105,8 +105,8 @@ func (s *Sweeper) Abandoned(isListed func(sandboxID string) bool, before time.Ti
 }
 
 // AbandonedByPodman lists the attachments of Podman whose network namespace is gone, or whose teardown failed.
-func (s *Sweeper) AbandonedByPodman() ([]cnirecord.Key, error) {
-	return s.list(func(key cnirecord.Key, r *cnirecord.Record) bool {
+func (s *Sweeper) AbandonedByPodman() ([]record.Key, error) {
+	return s.list(func(key record.Key, r *record.Record) bool {
 		if r == nil || r.Adapter == "" || r.Leftover {
 			return r != nil && r.Leftover
 		}
@@ -140,7 +140,7 @@ func (s *Sweeper) UnrecordedPorts(ctx context.Context) (ports []UnrecordedPort, 
 			ports = append(ports, UnrecordedPort{v.Name, p, driver})
 		}
 	}
-	_, err = s.list(func(key cnirecord.Key, _ *cnirecord.Record) bool {
+	_, err = s.list(func(key record.Key, _ *record.Record) bool {
 		ports = slices.DeleteFunc(ports, func(p UnrecordedPort) bool {
 			return p.Owner.ContainerID == "" || p.Owner.ContainerID == key.ContainerID && p.Owner.Interface == key.Interface
 		})
@@ -153,7 +153,7 @@ func (s *Sweeper) UnrecordedPorts(ctx context.Context) (ports []UnrecordedPort, 
 }
 
 // Remove removes a recorded attachment. While something cannot be removed, the record stays.
-func (s *Sweeper) Remove(ctx context.Context, key cnirecord.Key) error {
+func (s *Sweeper) Remove(ctx context.Context, key record.Key) error {
 	t := s.attachment(ctx, key)
 	st, err := t.findRecords()
 	if st == nil || err != nil {
@@ -169,7 +169,7 @@ func (s *Sweeper) Remove(ctx context.Context, key cnirecord.Key) error {
 // RemoveSandbox removes everything of a removed sandbox: its recorded attachments, and the directories, claims and
 // device-info files of attachments whose record was lost.
 func (s *Sweeper) RemoveSandbox(ctx context.Context, sandboxID string) error {
-	keys, err := s.Recorded(func(key cnirecord.Key, _ *cnirecord.Record) bool { return key.ContainerID == sandboxID })
+	keys, err := s.Recorded(func(key record.Key, _ *record.Record) bool { return key.ContainerID == sandboxID })
 	if err != nil {
 		return err
 	}
@@ -186,11 +186,11 @@ func (s *Sweeper) RemoveSandbox(ctx context.Context, sandboxID string) error {
 
 // removeClaimed removes the directories that the CNI plugin claimed for a sandbox, with their claims.
 func (s *Sweeper) removeClaimed(ctx context.Context, sandboxID string) error {
-	t := s.attachment(ctx, cnirecord.Key{ContainerID: sandboxID})
+	t := s.attachment(ctx, record.Key{ContainerID: sandboxID})
 	dirs, err := claims.Open(s.Root, t.ClaimsDir).HeldDirectories(t.holder(sandboxID))
 	errs := []error{ioError("claimsDir", err)}
 	for _, dir := range dirs {
-		errs = append(errs, t.removeClaimedDir(&cnirecord.Record{Key: t.Key, ClaimsDir: t.ClaimsDir, Claimed: dir,
+		errs = append(errs, t.removeClaimedDir(&record.Record{Key: t.Key, ClaimsDir: t.ClaimsDir, Claimed: dir,
 			SocketDir: path.Dir(dir), Directory: path.Base(dir)}))
 	}
 	return JoinErrors(errs...)

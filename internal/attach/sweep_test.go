@@ -20,7 +20,7 @@ func TestSweepRemovesAllOfSandbox(t *testing.T) {
 	for _, lost := range []string{"", "record", "damaged record"} {
 		a := newPortRequest(t, &stoppedSwitch{})
 		a.Port, a.InfoDir = PortRequest{}, deviceinfo.DefaultCNIDir
-		a.IPAM = &cnirecord.IPAM{Type: "lease", Path: "/bin", Config: []byte(`{}`)}
+		a.IPAM = &record.IPAM{Type: "lease", Path: "/bin", Config: []byte(`{}`)}
 		other := *a
 		other.ContainerID = "c2"
 		for _, one := range []*Attachment{a, &other} {
@@ -30,20 +30,20 @@ func TestSweepRemovesAllOfSandbox(t *testing.T) {
 			}
 		}
 		root := a.Root.Path("/")
-		record := filepath.Join(root, DefaultStateDir, a.FileName())
+		recordFile := filepath.Join(root, DefaultStateDir, a.FileName())
 		switch lost {
 		case "record":
-			if err := os.Remove(record); err != nil {
+			if err := os.Remove(recordFile); err != nil {
 				t.Fatal(err)
 			}
 		case "damaged record":
-			if err := os.Truncate(record, 0); err != nil {
+			if err := os.Truncate(recordFile, 0); err != nil {
 				t.Fatal(err)
 			}
 		}
-		var released []cnirecord.Key
+		var released []record.Key
 		s := &Sweeper{Root: a.Root, Config: config.Default(), Log: io.Discard, Program: "test",
-			Release: func(_ context.Context, key cnirecord.Key, _ *cnirecord.IPAM) error {
+			Release: func(_ context.Context, key record.Key, _ *record.IPAM) error {
 				released = append(released, key)
 				return nil
 			}}

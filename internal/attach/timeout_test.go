@@ -68,7 +68,7 @@ policy: {rules: [{name: all, for: {namespaces: [""]}, allow: {ports: ["ovs0/br0"
 	}
 	return &Attachment{
 		Root: host, Log: io.Discard, Source: keySource{}, driver: driver,
-		Key:    cnirecord.Key{Network: "fast", ContainerID: "c1", Interface: "net1"},
+		Key:    record.Key{Network: "fast", ContainerID: "c1", Interface: "net1"},
 		Device: Device{Kind: deviceinfo.TypeVhostUser, Field: map[string]string{"mode": "server"}},
 		Port:   PortRequest{Vswitch: "ovs0", Bridge: "br0"}, ConfigFile: "/etc/jackfield/config.yaml",
 		SocketDir: "/var/run/jackfield/sockets", StateDir: "/var/run/jackfield/cni", ClaimsDir: "/var/run/jackfield/claims", InfoDir: "/var/run/devinfo",
@@ -96,7 +96,7 @@ func TestHungSwitchTakesTheTimeoutAtMost(t *testing.T) {
 			if len(hung.calls) != 3 {
 				t.Errorf("calls of the vswitch: %q", hung.calls)
 			}
-			store, err := cnirecord.Find(a.Root, a.StateDir)
+			store, err := record.Find(a.Root, a.StateDir)
 			if err != nil || store == nil {
 				t.Fatal(err)
 			}

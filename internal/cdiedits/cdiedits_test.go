@@ -36,7 +36,7 @@ func newHost(t *testing.T) hostfs.Root {
 	return host
 }
 
-var origin = edits.Origin{Request: `CDI device "v.com/c=d"`, File: "/etc/cdi/a.json", Field: "devices[0].containerEdits"}
+var origin = edit.Origin{Request: `CDI device "v.com/c=d"`, File: "/etc/cdi/a.json", Field: "devices[0].containerEdits"}
 
 func TestAddCompletesDeviceNodes(t *testing.T) {
 	const late = "load the driver, or generate the file again if it is out of date"
@@ -54,7 +54,7 @@ func TestAddCompletesDeviceNodes(t *testing.T) {
 		"other type bits":  {specs.DeviceNode{Path: "/fifo", FileMode: mode(unix.S_IFCHR)}, 0, `host path "/fifo" is a node of type p on the host, but the file's fileMode has the type bits of c: set fileMode to its permission bits`},
 		"no node, no type": {specs.DeviceNode{Path: "/dev/x", Major: 226, Minor: 129}, 0, `host path "/dev/x" cannot be found on the host: no such file or directory, and the file sets no type: ` + late},
 	} {
-		b := edits.NewBuilder(edits.Existing{})
+		b := edit.NewBuilder(edit.Existing{})
 		err := (&cdiedits.Adder{Host: newHost(t), Builder: &b}).Add(&specs.ContainerEdits{DeviceNodes: []*specs.DeviceNode{&tc.node}}, origin)
 		if tc.fault == "" {
 			if err != nil || *b.Edits().Devices[0].FileMode != tc.mode {
@@ -67,21 +67,21 @@ func TestAddCompletesDeviceNodes(t *testing.T) {
 }
 
 func TestCheckHostReportsMissingFiles(t *testing.T) {
-	at := func(field string, source edits.Source) edits.Origin {
-		return edits.Origin{File: "/etc/cdi/a.json", Field: field, Source: source}
+	at := func(field string, source edit.Source) edit.Origin {
+		return edit.Origin{File: "/etc/cdi/a.json", Field: field, Source: source}
 	}
-	set := &edits.Set{
-		Devices: []edits.Device{
-			{Path: "/dev/x", HostPath: "/dev/x", Type: "c", Major: 195, Origin: at("deviceNodes[0]", edits.CDI)},
-			{Path: "/dev/fifo", HostPath: "/fifo", Type: "p", Origin: at("deviceNodes[1]", edits.CDI)},
+	set := &edit.Set{
+		Devices: []edit.Device{
+			{Path: "/dev/x", HostPath: "/dev/x", Type: "c", Major: 195, Origin: at("deviceNodes[0]", edit.CDI)},
+			{Path: "/dev/fifo", HostPath: "/fifo", Type: "p", Origin: at("deviceNodes[1]", edit.CDI)},
 		},
-		Mounts: []edits.Mount{
-			{Destination: "/a", Source: "/bin", Origin: at("mounts[0]", edits.CDI)},
-			{Destination: "/b", Source: "/lib/old.so", Options: []string{"bind"}, Origin: at("mounts[1]", edits.CDI)},
-			{Destination: "/c", Source: "tmpfs", Type: "tmpfs", Origin: at("mounts[2]", edits.CDI)},
-			{Destination: "/d", Source: "/run/staged/later", Origin: at("mounts[3]", edits.Attachment)},
+		Mounts: []edit.Mount{
+			{Destination: "/a", Source: "/bin", Origin: at("mounts[0]", edit.CDI)},
+			{Destination: "/b", Source: "/lib/old.so", Options: []string{"bind"}, Origin: at("mounts[1]", edit.CDI)},
+			{Destination: "/c", Source: "tmpfs", Type: "tmpfs", Origin: at("mounts[2]", edit.CDI)},
+			{Destination: "/d", Source: "/run/staged/later", Origin: at("mounts[3]", edit.Attachment)},
 		},
-		Hooks: []edits.Hook{{Path: "/bin/hook", Origin: at("hooks[0]", edits.CDI)}, {Path: "/bin", Origin: at("hooks[1]", edits.HooksDir)}},
+		Hooks: []edit.Hook{{Path: "/bin/hook", Origin: at("hooks[0]", edit.CDI)}, {Path: "/bin", Origin: at("hooks[1]", edit.HooksDir)}},
 	}
 	var got []string
 	for _, d := range cdiedits.CheckHost(newHost(t), set) {

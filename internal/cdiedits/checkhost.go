@@ -18,21 +18,21 @@ import (
 //
 // It skips mounts of networks and of Jackfield itself, whose sources are created with the container. Sources must be host
 // paths, without the directory of the root.
-func CheckHost(host hostfs.Root, set *edits.Set) diag.List {
+func CheckHost(host hostfs.Root, set *edit.Set) diag.List {
 	var found diag.List
-	add := func(fault *diag.Diagnostic, hostPath string, origin edits.Origin) {
+	add := func(fault *diag.Diagnostic, hostPath string, origin edit.Origin) {
 		if fault != nil {
 			found = append(found, inHostPath(fault, hostPath, origin))
 		}
 	}
 	for i := range set.Devices {
-		if d := &set.Devices[i]; d.Origin.Source == edits.CDI {
+		if d := &set.Devices[i]; d.Origin.Source == edit.CDI {
 			n := specs.DeviceNode{Path: d.Path, HostPath: d.HostPath, Type: d.Type, Major: d.Major, Minor: d.Minor}
 			add(cdiregistry.CheckNode(host, &n), d.HostPath, d.Origin)
 		}
 	}
 	for _, m := range set.Mounts {
-		if (m.Origin.Source == edits.CDI || m.Origin.Source == edits.Injector) && isBind(&m) {
+		if (m.Origin.Source == edit.CDI || m.Origin.Source == edit.Injector) && isBind(&m) {
 			add(cdiregistry.CheckMountSource(host, m.Source), m.Source, m.Origin)
 		}
 	}
@@ -43,6 +43,6 @@ func CheckHost(host hostfs.Root, set *edits.Set) diag.List {
 }
 
 // isBind reports whether the source of a mount is a path on the host.
-func isBind(m *edits.Mount) bool {
+func isBind(m *edit.Mount) bool {
 	return m.Type == "" || m.Type == "bind" || m.Type == "none" || m.Type == "rbind" || mountopt.Parse(m.Options).Bind
 }

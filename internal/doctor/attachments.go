@@ -26,7 +26,7 @@ func (d *doctor) checkAttachments(listed []string, before time.Time) int {
 		Release: d.ReleaseAddresses}
 	keys, err := s.AbandonedByPodman()
 	if err == nil && listed != nil {
-		var others []cnirecord.Key
+		var others []record.Key
 		others, err = s.Abandoned(func(id string) bool { return slices.Contains(listed, id) }, before)
 		keys = append(keys, others...)
 	}
@@ -38,7 +38,7 @@ func (d *doctor) checkAttachments(listed []string, before time.Time) int {
 	if found > 0 {
 		f := d.report("orphans", Warning, fixRemoves, "%s of removed sandboxes, such as interface %s of %s in network %s: record, port, address, "+
 			"directory and device-info", diag.Count(found, "attachment"), keys[0].Interface, diag.Excerpt(keys[0].ContainerID, 12), keys[0].Network)
-		f.Fixed = d.Fix && removeAll(keys, func(k cnirecord.Key) error { return s.Remove(ctx, k) })
+		f.Fixed = d.Fix && removeAll(keys, func(k record.Key) error { return s.Remove(ctx, k) })
 	}
 	if listed != nil {
 		return found // jackfield-nri removes ports without a record

@@ -27,16 +27,16 @@ func TestAttachmentsOfRemovedSandboxes(t *testing.T) {
 	} {
 		host, err := hostfs.New(t.TempDir())
 		check(t, err)
-		store, err := cnirecord.Open(host, cnirecord.DefaultDir)
+		store, err := record.Open(host, record.DefaultDir)
 		check(t, err)
 		defer store.Close()
 		for id, adapter := range map[string]string{"lives": "", "gone": "", "podman": "netavark"} {
-			key := cnirecord.Key{Network: "fast", ContainerID: id, Interface: "net1"}
-			check(t, store.Create(&cnirecord.Record{Key: key, Adapter: adapter, Netns: "/run/netns/gone", InfoDir: deviceinfo.DefaultCNIDir,
+			key := record.Key{Network: "fast", ContainerID: id, Interface: "net1"}
+			check(t, store.Create(&record.Record{Key: key, Adapter: adapter, Netns: "/run/netns/gone", InfoDir: deviceinfo.DefaultCNIDir,
 				InfoFile: "default-fast-" + id + "_net1", Info: &deviceinfo.Info{Type: deviceinfo.TypeVhostUser, Version: deviceinfo.Version,
 					VhostUser: &deviceinfo.VhostUser{Mode: "server", Path: "/x"}}}))
 			old := time.Now().Add(-time.Hour)
-			check(t, os.Chtimes(host.Path(path.Join(cnirecord.DefaultDir, key.FileName())), old, old))
+			check(t, os.Chtimes(host.Path(path.Join(record.DefaultDir, key.FileName())), old, old))
 		}
 		d := &doctor{Options: Options{Host: host, Fix: true}, cfg: config.Default()}
 		found := d.checkAttachments(tc.listed, time.Now().Add(-time.Minute))

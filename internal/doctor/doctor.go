@@ -46,7 +46,7 @@ type Finding struct {
 // Options say what is examined.
 type Options struct {
 	// ReleaseAddresses runs the IPAM plugin in a record of the CNI plugin.
-	ReleaseAddresses func(context.Context, cnirecord.Key, *cnirecord.IPAM) error
+	ReleaseAddresses func(context.Context, record.Key, *record.IPAM) error
 
 	Host           hostfs.Root
 	ConfigFile     string // Jackfield's; "" for the node's own

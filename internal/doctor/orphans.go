@@ -27,7 +27,7 @@ func (d *doctor) checkOrphans() {
 		return // the check of the plugin reports it
 	}
 	// Containers of Podman have networks, too, and the runtime does not know them.
-	alive, err := cnirecord.Living(d.Host, cnirecord.DefaultDir)
+	alive, err := record.Living(d.Host, record.DefaultDir)
 	if err != nil {
 		d.report("orphans", Unknown, runAsRoot, "what is left of pods that are gone is not known: %v", err)
 		return
@@ -118,7 +118,7 @@ func (d *doctor) removeFiles(dir string, names []string) bool {
 func (d *doctor) checkTransientOrphans(owners []string, before time.Time) int {
 	var found []string
 	for _, t := range orphans.WithoutOwner(orphans.TransientSpecs(d.snapshot), owners, before) {
-		if orphans.IsRuntimeID(t.ID) || kubename.IsUID(t.ID) {
+		if orphans.IsRuntimeID(t.ID) || name.IsUID(t.ID) {
 			found = append(found, t.File.Path)
 		}
 	}

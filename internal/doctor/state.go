@@ -42,7 +42,7 @@ func (d *doctor) checkState() {
 		return
 	}
 	if status.Mode == staging.ModeMount {
-		if shared, known := d.isShared(edits.ContainersDir(dir)); known && !shared {
+		if shared, known := d.isShared(edit.ContainersDir(dir)); known && !shared {
 			d.report("staging", Error, "mount --make-rshared on it (systemd: MountFlags=shared; Kubernetes: mountPropagation: Bidirectional), and restart jackfield-nri",
 				"%s is not a shared mount here: sockets that are bound after a container started do not reach it", dir)
 			return

@@ -41,34 +41,34 @@ func (x *Explainer) readMetadata() {
 // explainClaims returns an item for each claim that a container uses. The engine finds claims by the container's
 // mounts of device metadata, which no manifest has. For a pod that runs here the mounts are known from the
 // metadata files: they are added to the request, and the engine explains the claim.
-func (x *Explainer) explainClaims(p *manifest.Pod, r *resolve.Request) (items []resolve.Item) {
+func (x *Explainer) explainClaims(p *manifest.Pod, r *engine.Request) (items []engine.Item) {
 	dir := x.opts.Config.Kubelet.PluginsDir
 	for _, use := range p.ClaimUses(r.Container) {
 		name := strings.TrimSuffix(use.Name+"/"+use.Request, "/")
-		item := resolve.Item{Kind: resolve.KindClaim, Name: name, Request: "claim " + diag.Quote(name), From: "resources.claims of the container"}
+		item := engine.Item{Kind: engine.KindClaim, Name: name, Request: "claim " + diag.Quote(name), From: "resources.claims of the container"}
 		files, err := x.checkUse(p, use, &item)
-		grant, refusal := x.engine.Policy().Network(resolve.Subject(r), "")
+		grant, refusal := x.engine.Policy().Network(engine.Subject(r), "")
 		switch {
 		case err != nil:
-			item.Decline(resolve.Failed, err)
+			item.Decline(engine.Failed, err)
 		case refusal != nil || grant.Rule == "":
-			item.Decline(resolve.Unmanaged, fmt.Errorf("no rule grants allocated devices to namespace %s: the container gets what the claim's driver injects", diag.Quote(r.Namespace)))
+			item.Decline(engine.Unmanaged, fmt.Errorf("no rule grants allocated devices to namespace %s: the container gets what the claim's driver injects", diag.Quote(r.Namespace)))
 		case x.missing == "" && len(files) > 0:
 			for _, f := range files {
-				r.Have.Mounts = append(r.Have.Mounts, edits.Mount{Type: "bind", Source: x.opts.Host.Path(f.Path),
+				r.Have.Mounts = append(r.Have.Mounts, edit.Mount{Type: "bind", Source: x.opts.Host.Path(f.Path),
 					Destination: path.Join(metadataMount, f.Claim, f.Request, f.Driver+"-metadata.json")})
 			}
 			continue
 		case x.missing == "" && x.MetadataError != nil:
-			item.Decline(resolve.NotChecked, fmt.Errorf("not all device metadata below %s can be read: %w; make it readable, or run explain as root", dir, x.MetadataError))
+			item.Decline(engine.NotChecked, fmt.Errorf("not all device metadata below %s can be read: %w; make it readable, or run explain as root", dir, x.MetadataError))
 		case x.missing == "":
-			item.Decline(resolve.Unmanaged, fmt.Errorf("no driver wrote device metadata of it below %s: the container gets what the claim's driver injects", dir))
+			item.Decline(engine.Unmanaged, fmt.Errorf("no driver wrote device metadata of it below %s: the container gets what the claim's driver injects", dir))
 		default:
 			item.Notes = append(item.Notes, fmt.Sprintf("rule %s grants allocated devices to the container", diag.Quote(grant.Rule)))
 			for i := range files {
 				item.Notes = append(item.Notes, fileNotes(&files[i])...)
 			}
-			item.Decline(resolve.NotChecked, fmt.Errorf("needs %s: the kubelet knows the container's devices, and their driver describes them below %s; on that node, `jackfield status` shows them, too", x.missing, dir))
+			item.Decline(engine.NotChecked, fmt.Errorf("needs %s: the kubelet knows the container's devices, and their driver describes them below %s; on that node, `jackfield status` shows them, too", x.missing, dir))
 		}
 		items = append(items, item)
 	}
@@ -77,7 +77,7 @@ func (x *Explainer) explainClaims(p *manifest.Pod, r *resolve.Request) (items []
 
 // checkUse checks what a container says about a claim against the pod and the claims in the manifests. It
 // adds what the manifests say to the item's notes, and returns the metadata files of the devices.
-func (x *Explainer) checkUse(p *manifest.Pod, use manifest.ClaimUse, item *resolve.Item) ([]devicemetadata.File, error) {
+func (x *Explainer) checkUse(p *manifest.Pod, use manifest.ClaimUse, item *engine.Item) ([]devicemetadata.File, error) {
 	var names []string
 	for _, have := range p.Spec.ResourceClaims {
 		names = append(names, have.Name)

@@ -32,15 +32,15 @@ type Explanation struct {
 	Container string  `json:"container"`
 	Verdict   Verdict `json:"verdict"`
 	// Created is null where not everything was checked.
-	Created  *bool          `json:"created"`
-	Error    string         `json:"error,omitempty"`
-	Requests []resolve.Item `json:"requests"`
+	Created  *bool         `json:"created"`
+	Error    string        `json:"error,omitempty"`
+	Requests []engine.Item `json:"requests"`
 	// NotChecked has the requests that could not be resolved, and says what is needed for that.
-	NotChecked []resolve.Item `json:"notChecked,omitempty"`
+	NotChecked []engine.Item `json:"notChecked,omitempty"`
 	// NotRead has the sources that exist and cannot be read. Without them the outcome of a request may be another.
-	NotRead  []string  `json:"notRead,omitempty"`
-	Warnings []string  `json:"warnings,omitempty"` // about the pod's annotations
-	Edits    edits.Set `json:"edits"`
+	NotRead  []string `json:"notRead,omitempty"`
+	Warnings []string `json:"warnings,omitempty"` // about the pod's annotations
+	Edits    edit.Set `json:"edits"`
 	// View is the container's devices.json; absent where it has no attachment.
 	View json.RawMessage `json:"view,omitempty"`
 
@@ -74,8 +74,8 @@ type Options struct {
 // says more, about networks, ports and resource claims: the explainer adds an item for each of these.
 type Explainer struct {
 	opts   Options
-	engine *resolve.Engine
-	ledger *resolve.Ledger // what the containers of the pod have, for limits of pods
+	engine *engine.Engine
+	ledger *engine.Ledger // what the containers of the pod have, for limits of pods
 
 	metadata []devicemetadata.File // of the host
 	// MetadataError is why not all metadata was read, or nil.
@@ -96,9 +96,9 @@ func New(opts Options) (*Explainer, error) {
 		status, _ := staging.ReadStatus(opts.Host, opts.Config.StateDir)
 		return status.Mode == staging.ModeMount
 	})
-	ledger := new(resolve.Ledger)
-	engine, err := resolve.New(opts.Host, opts.Config, resolve.Options{
-		Ledger: ledger, Once: true, Kubelet: podresources.QueryPod, Staged: staged,
+	ledger := new(engine.Ledger)
+	engine, err := engine.New(opts.Host, opts.Config, engine.Options{
+		Ledger: ledger, Once: true, Kubelet: kubelet.QueryPod, Staged: staged,
 		Hooks:         hooksd.New(opts.Host, opts.Config.Hooks.Dirs, hooksd.Options{}).Hooks,
 		FindSocketDir: staging.SocketDirFinder(opts.Host, opts.Config.StateDir, ""),
 		SpecDirs:      dirs, ForAdministrator: true,
@@ -119,7 +119,7 @@ func (x *Explainer) ExplainPod(ctx context.Context, p *manifest.Pod) []Explanati
 	var all []Explanation
 	x.ledger.Forget(x.opts.SandboxID) // the pod before it has the same, if neither runs
 	for _, r := range p.Requests(x.opts.SandboxID, x.opts.Container) {
-		var more []resolve.Item
+		var more []engine.Item
 		if x.opts.SandboxID == "" {
 			more = append(x.explainPorts(r), x.explainNetworks(r)...)
 		}
@@ -131,7 +131,7 @@ func (x *Explainer) ExplainPod(ctx context.Context, p *manifest.Pod) []Explanati
 		all = append(all, explained)
 	}
 	for _, m := range p.MissingContainers(x.opts.Config) {
-		all = append(all, Explanation{Container: m.Name, Error: m.Problem, Missing: true, Problems: []error{errors.New(m.Problem)}, Requests: []resolve.Item{}})
+		all = append(all, Explanation{Container: m.Name, Error: m.Problem, Missing: true, Problems: []error{errors.New(m.Problem)}, Requests: []engine.Item{}})
 	}
 	for i := range all {
 		out := &all[i]
@@ -150,13 +150,13 @@ func (x *Explainer) ExplainPod(ctx context.Context, p *manifest.Pod) []Explanati
 
 // explainContainer explains the edits that the engine would inject, and adds more items. If a rule limits the pod, it returns the
 // container's usage.
-func (x *Explainer) explainContainer(ctx context.Context, r *resolve.Request, more []resolve.Item) (Explanation, *policy.Usage) {
+func (x *Explainer) explainContainer(ctx context.Context, r *engine.Request, more []engine.Item) (Explanation, *policy.Usage) {
 	can := capabilitiesOf(r)
 	optimistic := asRootIfUnknown(can)
-	r.CanDeliver = func(set *edits.Set, request string) error { return capability.Check(set, optimistic, request) }
+	r.CanDeliver = func(set *edit.Set, request string) error { return capability.Check(set, optimistic, request) }
 	r.FromManifest = true
 	plan, err := x.engine.Explain(ctx, r)
-	failed := &resolve.Error{Container: r.Name()}
+	failed := &engine.Error{Container: r.Name()}
 	if !errors.As(err, &failed) {
 		plan.DropGroups(can.UnneededGroup)
 		failed.Errs = append(failUndeliverable(plan, can), x.failUnstartable(plan)...)
@@ -167,25 +167,25 @@ func (x *Explainer) explainContainer(ctx context.Context, r *resolve.Request, mo
 		}
 	}
 	items := append(plan.Items, more...)
-	out := Explanation{Container: r.Name(), Requests: []resolve.Item{}}
+	out := Explanation{Container: r.Name(), Requests: []engine.Item{}}
 	for _, err := range plan.Unchecked {
 		if text := diag.ErrorText(err); !slices.Contains(out.NotRead, text) {
 			out.NotRead = append(out.NotRead, text)
 		}
 	}
-	if x.MetadataError != nil && slices.ContainsFunc(more, func(it resolve.Item) bool { return it.Kind == resolve.KindClaim }) {
+	if x.MetadataError != nil && slices.ContainsFunc(more, func(it engine.Item) bool { return it.Kind == engine.KindClaim }) {
 		out.NotRead = append(out.NotRead, diag.ErrorText(x.MetadataError))
 	}
 	if len(failed.Errs) > 0 {
-		out.Error, items = diag.ErrorText(failed), resolve.WithheldItems(items)
+		out.Error, items = diag.ErrorText(failed), engine.WithheldItems(items)
 		out.Problems = slices.DeleteFunc(slices.Clone(failed.Errs), func(err error) bool {
-			return slices.ContainsFunc(items, func(it resolve.Item) bool { return it.Err != nil && errors.Is(err, it.Err) })
+			return slices.ContainsFunc(items, func(it engine.Item) bool { return it.Err != nil && errors.Is(err, it.Err) })
 		})
 	} else {
 		out.Edits = x.withHostPaths(plan.Set)
 	}
 	for _, it := range items {
-		if it.Outcome == resolve.NotChecked {
+		if it.Outcome == engine.NotChecked {
 			out.NotChecked = append(out.NotChecked, it)
 		} else {
 			out.Requests = append(out.Requests, it)
@@ -193,7 +193,7 @@ func (x *Explainer) explainContainer(ctx context.Context, r *resolve.Request, mo
 	}
 	if plan.Staging != nil {
 		for _, f := range plan.Staging.Files {
-			if f.Name == resolve.ViewFile {
+			if f.Name == engine.ViewFile {
 				out.View = f.Data
 			}
 		}
@@ -203,7 +203,7 @@ func (x *Explainer) explainContainer(ctx context.Context, r *resolve.Request, mo
 
 // capabilitiesOf returns the capabilities of the newest NRI for a container. The doctor and the plugin report what the node's
 // own version cannot.
-func capabilitiesOf(r *resolve.Request) capability.Capabilities {
+func capabilitiesOf(r *engine.Request) capability.Capabilities {
 	can := capability.Capabilities{DeviceRules: true, NetDevices: true, RDT: true, Validate: true}
 	if r.User != nil {
 		can.UID = &r.User.UID
@@ -221,18 +221,18 @@ func asRootIfUnknown(can capability.Capabilities) capability.Capabilities {
 
 // failUndeliverable fails the items of a plan that the plugin cannot deliver, and returns their errors. An item that could
 // be delivered to root is not checked while the image decides who the user is.
-func failUndeliverable(plan *resolve.Plan, can capability.Capabilities) (errs []error) {
+func failUndeliverable(plan *engine.Plan, can capability.Capabilities) (errs []error) {
 	optimistic := asRootIfUnknown(can)
 	for i := range plan.Items {
 		it := &plan.Items[i]
-		if it.Outcome != resolve.Injected {
+		if it.Outcome != engine.Injected {
 			continue
 		}
 		if err := capability.Check(&plan.Set, optimistic, it.Request); err != nil {
-			it.Decline(resolve.Failed, err)
+			it.Decline(engine.Failed, err)
 			errs = append(errs, err)
 		} else if err := capability.Check(&plan.Set, can, it.Request); err != nil {
-			it.Decline(resolve.NotChecked, fmt.Errorf("the image's user is unknown: set runAsUser in the pod's securityContext; for a user other than root: %w", err))
+			it.Decline(engine.NotChecked, fmt.Errorf("the image's user is unknown: set runAsUser in the pod's securityContext; for a user other than root: %w", err))
 		}
 	}
 	return errs
@@ -240,13 +240,13 @@ func failUndeliverable(plan *resolve.Plan, can capability.Capabilities) (errs []
 
 // failUnstartable fails the items of a plan with which the OCI runtime would not start the container, because a mount
 // source or a hook's program is missing on the host, and returns their errors. A lesser fault is a note of its item.
-func (x *Explainer) failUnstartable(plan *resolve.Plan) (errs []error) {
+func (x *Explainer) failUnstartable(plan *engine.Plan) (errs []error) {
 	if x.opts.IsPod {
 		return nil
 	}
 	for i := range plan.Items {
 		it := &plan.Items[i]
-		if it.Outcome != resolve.Injected {
+		if it.Outcome != engine.Injected {
 			continue
 		}
 		var fatal diag.List
@@ -258,7 +258,7 @@ func (x *Explainer) failUnstartable(plan *resolve.Plan) (errs []error) {
 			fatal = append(fatal, d)
 		}
 		if len(fatal) > 0 {
-			it.Decline(resolve.Failed, fmt.Errorf("the OCI runtime would not start the container: %w", fatal))
+			it.Decline(engine.Failed, fmt.Errorf("the OCI runtime would not start the container: %w", fatal))
 			errs = append(errs, it.Err)
 		}
 	}
@@ -266,8 +266,8 @@ func (x *Explainer) failUnstartable(plan *resolve.Plan) (errs []error) {
 }
 
 // editsOf returns the device nodes, mounts and hooks of one request.
-func editsOf(all *edits.Set, request string) *edits.Set {
-	var set edits.Set
+func editsOf(all *edit.Set, request string) *edit.Set {
+	var set edit.Set
 	for _, d := range all.Devices {
 		if d.Origin.Request == request {
 			set.Devices = append(set.Devices, d)
@@ -287,10 +287,10 @@ func editsOf(all *edits.Set, request string) *edits.Set {
 }
 
 // withHostPaths removes the directory of another host root from the sources of mounts: all printed paths are host paths.
-func (x *Explainer) withHostPaths(set edits.Set) edits.Set {
+func (x *Explainer) withHostPaths(set edit.Set) edit.Set {
 	for i := range set.Mounts {
 		m := &set.Mounts[i]
-		if rest, ok := strings.CutPrefix(m.Source, x.opts.Host.Dir()+"/"); ok && m.Origin.Source != edits.CDI {
+		if rest, ok := strings.CutPrefix(m.Source, x.opts.Host.Dir()+"/"); ok && m.Origin.Source != edit.CDI {
 			m.Source = "/" + rest
 		}
 	}

@@ -15,16 +15,16 @@ import (
 
 // explainNetworks returns an item for each network of a pod without a sandbox: their device-info cannot be found.
 // The engine reports annotations that cannot be read.
-func (x *Explainer) explainNetworks(r *resolve.Request) []resolve.Item {
+func (x *Explainer) explainNetworks(r *engine.Request) []engine.Item {
 	wants, err := annotation.Parse(r.Annotations, r.Container)
 	if err != nil || wants.Networks.Mode == annotation.NetworksNone {
 		return nil
 	}
-	var items []resolve.Item
+	var items []engine.Item
 	add := func(name, network, from string) {
-		item := resolve.Item{Kind: resolve.KindNetwork, Name: name, Request: "network " + diag.Quote(name), From: from}
-		item.Decline(resolve.NotChecked, errors.New("needs --sandbox-id of a scheduled pod: device-info of networks is found by the pod's sandbox"))
-		if grant, err := x.engine.Policy().Network(resolve.Subject(r), network); network != "" && (err != nil || grant.Rule == "") {
+		item := engine.Item{Kind: engine.KindNetwork, Name: name, Request: "network " + diag.Quote(name), From: from}
+		item.Decline(engine.NotChecked, errors.New("needs --sandbox-id of a scheduled pod: device-info of networks is found by the pod's sandbox"))
+		if grant, err := x.engine.Policy().Network(engine.Subject(r), network); network != "" && (err != nil || grant.Rule == "") {
 			item.Notes = append(item.Notes, fmt.Sprintf("no rule grants sockets or devices of network %s to namespace %s", diag.Quote(network), diag.Quote(r.Namespace)))
 		}
 		items = append(items, item)
@@ -41,9 +41,9 @@ func (x *Explainer) explainNetworks(r *resolve.Request) []resolve.Item {
 	}
 	networks, err := attachment.NamedNetworks(r.Annotations[attachment.NetworksAnnotation], r.Namespace)
 	if err != nil {
-		item := resolve.Item{Kind: resolve.KindNetwork, Request: "networks", From: attachment.NetworksAnnotation}
-		item.Decline(resolve.NotChecked, err)
-		return []resolve.Item{item}
+		item := engine.Item{Kind: engine.KindNetwork, Request: "networks", From: attachment.NetworksAnnotation}
+		item.Decline(engine.NotChecked, err)
+		return []engine.Item{item}
 	}
 	for _, n := range networks {
 		add(n, n, attachment.NetworksAnnotation)
@@ -53,26 +53,26 @@ func (x *Explainer) explainNetworks(r *resolve.Request) []resolve.Item {
 
 // explainPorts returns an item for each port that the pod's networks ask for. The vswitch itself is not asked.
 // A network that jackfield-cni refuses, and a port that the policy denies, fail the pod.
-func (x *Explainer) explainPorts(r *resolve.Request) []resolve.Item {
-	var items []resolve.Item
+func (x *Explainer) explainPorts(r *engine.Request) []engine.Item {
+	var items []engine.Item
 	for _, port := range x.opts.Manifests.Ports(r, x.opts.Config) {
-		item := resolve.Item{Kind: resolve.KindNetwork, Name: port.Network, From: attachment.NetworksAnnotation, Request: port.Request()}
+		item := engine.Item{Kind: engine.KindNetwork, Name: port.Network, From: attachment.NetworksAnnotation, Request: port.Request()}
 		if port.Err != nil {
-			item.Decline(resolve.Refused, port.Err)
+			item.Decline(engine.Refused, port.Err)
 			items = append(items, item)
 			continue
 		}
-		if grant, err := x.engine.Policy().Port(resolve.Subject(r), port.Port); err != nil {
-			item.Decline(resolve.Refused, err)
-		} else if err, _ := x.engine.Policy().LimitPorts(resolve.Subject(r), len(items)); err != nil {
-			item.Decline(resolve.Refused, err)
+		if grant, err := x.engine.Policy().Port(engine.Subject(r), port.Port); err != nil {
+			item.Decline(engine.Refused, err)
+		} else if err, _ := x.engine.Policy().LimitPorts(engine.Subject(r), len(items)); err != nil {
+			item.Decline(engine.Refused, err)
 		} else {
 			by := "audit mode"
 			if grant.Rule != "" {
 				by = "rule " + diag.Quote(grant.Rule)
 			}
 			item.Rule = grant.Rule
-			item.Decline(resolve.NotChecked, fmt.Errorf("%s grants the port; jackfield-cni creates it with the pod's sandbox", by))
+			item.Decline(engine.NotChecked, fmt.Errorf("%s grants the port; jackfield-cni creates it with the pod's sandbox", by))
 		}
 		items = append(items, item)
 	}

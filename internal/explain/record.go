@@ -70,12 +70,12 @@ func ReadRecord(host hostfs.Root, cfg *config.Config, sandboxID, containerID str
 
 func readContainer(host hostfs.Root, cfg *config.Config, id string) ContainerRecord {
 	c := ContainerRecord{ID: id}
-	switch view, err := resolve.LoadView(host, cfg.StateDir, id); {
+	switch view, err := engine.LoadView(host, cfg.StateDir, id); {
 	case errdefs.IsNotFound(err):
 	case err != nil:
 		c.Error = diag.ErrorText(err)
 	case !json.Valid(view):
-		c.Error = "its " + resolve.ViewFile + " in " + edits.ContainerDir(cfg.StateDir, id) + " is not valid JSON"
+		c.Error = "its " + engine.ViewFile + " in " + edit.ContainerDir(cfg.StateDir, id) + " is not valid JSON"
 	default:
 		c.View = view
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fswatch reports changes of files and directories, by inotify(7). It never polls.
+// Package watch reports changes of files and directories, by inotify(7). It never polls.
 //
 // There are two modes. A [Queue] is the pull mode, for a cache that must be current at each
 // lookup: it queues the events of open directories until the caller drains them. A [Watcher]
@@ -9,4 +9,4 @@
 //
 // An event says that something may have changed. The caller then reads the file or directory
 // itself. When the kernel drops events, everything that is watched may have changed.
-package fswatch
+package watch

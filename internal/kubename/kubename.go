@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kubename checks names by the rules of Kubernetes' API.
-package kubename
+// Package name checks names by the rules of Kubernetes' API.
+package name
 
 import (
 	"regexp"

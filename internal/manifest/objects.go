@@ -62,7 +62,7 @@ func (o *Objects) CheckContainer(name string) error {
 
 // Ports returns the ports of the networks of a container's pod, as far as the manifests have the networks, and the
 // networks that jackfield-cni refuses.
-func (o *Objects) Ports(r *resolve.Request, cfg *config.Config) (ports []NetworkPort) {
+func (o *Objects) Ports(r *engine.Request, cfg *config.Config) (ports []NetworkPort) {
 	networks, err := attachment.NamedNetworks(r.Annotations[attachment.NetworksAnnotation], r.Namespace)
 	if err != nil {
 		return nil // the engine reports it

@@ -114,13 +114,13 @@ func (p *Pod) EndsBeforeOthers(name string) bool {
 
 // Requests returns the pod's containers as an adapter would see them, in the order of their creation, as far
 // as the manifest says. A name selects one container, "" all.
-func (p *Pod) Requests(sandboxID, name string) []*resolve.Request {
-	var out []*resolve.Request
+func (p *Pod) Requests(sandboxID, name string) []*engine.Request {
+	var out []*engine.Request
 	for _, c := range p.containers() {
 		if name != "" && name != c.Name {
 			continue
 		}
-		r := &resolve.Request{
+		r := &engine.Request{
 			SandboxID: sandboxID, ContainerID: "CONTAINER-ID", Namespace: p.Metadata.Namespace, Pod: p.Metadata.Name, PodUID: p.Metadata.UID,
 			Container: c.Name, Image: c.Image, RuntimeHandler: p.Spec.RuntimeClassName, Labels: p.Metadata.Labels, Annotations: p.Metadata.Annotations,
 			User: effectiveUser(c.SecurityContext, p.Spec.SecurityContext),
@@ -132,7 +132,7 @@ func (p *Pod) Requests(sandboxID, name string) []*resolve.Request {
 			r.Have.Env = append(r.Have.Env, e.Name+"="+e.Value)
 		}
 		for _, m := range c.VolumeMounts {
-			r.Have.Mounts = append(r.Have.Mounts, edits.Mount{Destination: m.MountPath, Source: "volume " + m.Name, Type: "bind"})
+			r.Have.Mounts = append(r.Have.Mounts, edit.Mount{Destination: m.MountPath, Source: "volume " + m.Name, Type: "bind"})
 		}
 		r.Have.GIDs = p.Spec.SecurityContext.groups()
 		if r.User != nil {
@@ -146,7 +146,7 @@ func (p *Pod) Requests(sandboxID, name string) []*resolve.Request {
 
 // addImpliedMounts adds the mounts that every container of Kubernetes has beside the volumes of its manifest. A CDI mount
 // replaces those of the runtime, and conflicts with those of the kubelet.
-func addImpliedMounts(have *edits.Existing, withToken bool) {
+func addImpliedMounts(have *edit.Existing, withToken bool) {
 	for _, destination := range []string{"/dev/shm", "/etc/hostname", "/etc/resolv.conf"} {
 		if addImpliedMount(have, destination, "the runtime's own mount") {
 			have.Replaceable = append(have.Replaceable, destination)
@@ -160,20 +160,20 @@ func addImpliedMounts(have *edits.Existing, withToken bool) {
 }
 
 // addImpliedMount adds a mount if no volume is mounted at its destination.
-func addImpliedMount(have *edits.Existing, destination, source string) bool {
-	if slices.ContainsFunc(have.Mounts, func(m edits.Mount) bool { return edits.EqualClean(m.Destination, destination) }) {
+func addImpliedMount(have *edit.Existing, destination, source string) bool {
+	if slices.ContainsFunc(have.Mounts, func(m edit.Mount) bool { return edit.EqualClean(m.Destination, destination) }) {
 		return false
 	}
-	have.Mounts = append(have.Mounts, edits.Mount{Destination: destination, Source: source})
+	have.Mounts = append(have.Mounts, edit.Mount{Destination: destination, Source: source})
 	return true
 }
 
 // effectiveUser returns the user that the manifest sets, the container's before the pod's; nil where the
 // image decides.
-func effectiveUser(own, pods securityContext) *resolve.User {
+func effectiveUser(own, pods securityContext) *engine.User {
 	uid, gid := cmp.Or(own.RunAsUser, pods.RunAsUser), cmp.Or(own.RunAsGroup, pods.RunAsGroup, new(uint32))
 	if uid == nil {
 		return nil
 	}
-	return &resolve.User{UID: *uid, GID: *gid}
+	return &engine.User{UID: *uid, GID: *gid}
 }

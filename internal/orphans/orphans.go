@@ -85,13 +85,13 @@ func WithoutOwner(list []cdiregistry.Transient, alive []string, before time.Time
 	for i, id := range alive {
 		id = strings.ToLower(id)
 		parts[i] = strings.ReplaceAll(id, "/", "_")
-		isUID, isContainer := kubename.IsUID(id), IsRuntimeID(id)
+		isUID, isContainer := name.IsUID(id), IsRuntimeID(id)
 		uids, containers, names = uids || isUID, containers || isContainer, names || !isUID && !isContainer
 	}
 	var out []cdiregistry.Transient
 	for _, t := range list {
 		owner := strings.ToLower(t.ID)
-		inList := names || uids && kubename.HasUUID(owner) || containers && RuntimeIDIn(owner) != ""
+		inList := names || uids && name.HasUUID(owner) || containers && RuntimeIDIn(owner) != ""
 		isAlive := slices.ContainsFunc(parts, func(id string) bool { return strings.Contains(owner, id) })
 		if inList && !isAlive && !t.File.ModTime.After(before) {
 			out = append(out, t)

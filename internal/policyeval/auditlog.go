@@ -69,7 +69,7 @@ func (l *AuditLog) Read(in io.Reader) error {
 			for _, asked := range line.Requests[i].Asked {
 				l.Asked = append(l.Asked, policy.Suggestion{Namespace: line.Namespace, Asked: asked})
 			}
-			incomplete = incomplete || len(line.Requests[i].Asked) >= resolve.MaxAsked
+			incomplete = incomplete || len(line.Requests[i].Asked) >= engine.MaxAsked
 		}
 		if incomplete {
 			l.Incomplete++

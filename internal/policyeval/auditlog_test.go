@@ -15,7 +15,7 @@ import (
 
 // A container is counted once, however many of its requests the log cuts short.
 func TestSuggestCountsIncompleteContainers(t *testing.T) {
-	cut := status.Request{Asked: make([]policy.Asked, resolve.MaxAsked)}
+	cut := status.Request{Asked: make([]policy.Asked, engine.MaxAsked)}
 	var log bytes.Buffer
 	for _, c := range []status.Container{
 		{More: "1 request", Requests: []status.Request{cut, cut}},

@@ -39,7 +39,7 @@ func (p *Policy) EvaluatePod(objects *manifest.Objects, pod *manifest.Pod, q Pod
 		c := ContainerDecisions{Container: r.Name(), Decisions: []Decision{}}
 		named, err := p.annotationQuery(r)
 		if c.Err = err; err == nil {
-			s := resolve.Subject(r)
+			s := engine.Subject(r)
 			c.Decisions = p.Evaluate(&named, s)
 			for _, port := range objects.Ports(r, p.Config) {
 				c.Decisions = append(c.Decisions, p.evaluatePort(&port, s))

@@ -59,9 +59,9 @@ func (q *Query) CheckNames() error {
 			return fmt.Errorf("invalid CDI device name %s: must be vendor.com/class=name", diag.Quote(name))
 		}
 	}
-	for _, name := range q.NamedSockets {
-		if !kubename.IsLabel(name) {
-			return fmt.Errorf("invalid name of a socket %s: must be 1 to 63 lower-case letters, digits and '-'", diag.Quote(name))
+	for _, socket := range q.NamedSockets {
+		if !name.IsLabel(socket) {
+			return fmt.Errorf("invalid name of a socket %s: must be 1 to 63 lower-case letters, digits and '-'", diag.Quote(socket))
 		}
 	}
 	return nil
@@ -134,7 +134,7 @@ func newDecision(kind, name string, g policy.Grant, err error) Decision {
 }
 
 // annotationQuery returns what a container's annotations name.
-func (p *Policy) annotationQuery(r *resolve.Request) (q Query, err error) {
+func (p *Policy) annotationQuery(r *engine.Request) (q Query, err error) {
 	wants, err := annotation.Parse(r.Annotations, r.Container)
 	if err == nil {
 		wants, err = wants.ExpandAliases(p.Config.CDI.Aliases)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package portreconcile
+package reconcile
 
 import (
 	"cmp"
@@ -98,7 +98,7 @@ func (s *switchState) pass(ctx context.Context) (again time.Duration) {
 		return
 	}
 	p.answering = true
-	store, err := cnirecord.Find(s.options.Host, s.options.StateDir)
+	store, err := record.Find(s.options.Host, s.options.StateDir)
 	if err != nil {
 		s.fail(p, vswitch.Port{}, err)
 		return
@@ -187,7 +187,7 @@ func (s *switchState) finish(p *passResult) time.Duration {
 
 // readRecords returns the records of this switch, and the attachments with a record of any switch. It reports
 // whether all records were read.
-func (s *switchState) readRecords(store *cnirecord.Store, p *passResult) (records []*cnirecord.Record, recorded map[attachment]bool, whole bool) {
+func (s *switchState) readRecords(store *record.Store, p *passResult) (records []*record.Record, recorded map[attachment]bool, whole bool) {
 	recorded = map[attachment]bool{}
 	if store == nil {
 		return nil, recorded, true
@@ -214,7 +214,7 @@ func (s *switchState) readRecords(store *cnirecord.Store, p *passResult) (record
 
 // ensureAll ensures the ports of living sandboxes, and of containers that no runtime reports, that are missing or
 // different.
-func (s *switchState) ensureAll(ctx context.Context, store *cnirecord.Store, records []*cnirecord.Record, found map[attachment]vswitch.Port, sandboxes map[string]bool, p *passResult) {
+func (s *switchState) ensureAll(ctx context.Context, store *record.Store, records []*record.Record, found map[attachment]vswitch.Port, sandboxes map[string]bool, p *passResult) {
 	known := map[attachment]knownPort{}
 	session := &passSession{driver: s.driver}
 	defer session.close()
@@ -267,7 +267,7 @@ func (s *switchState) ensureAll(ctx context.Context, store *cnirecord.Store, rec
 
 // ensured is what ensure did about the port of a record.
 type ensured struct {
-	record   *cnirecord.Record
+	record   *record.Record
 	port     *vswitch.Port // as the switch has it; nil where it was not ensured
 	changing bool          // another process changes it, or has removed or replaced the record
 	err      error
@@ -275,7 +275,7 @@ type ensured struct {
 
 // ensure ensures the port of a record, unless another process changes it, or has removed or replaced the record since
 // it was read.
-func (s *switchState) ensure(ctx context.Context, session *passSession, store *cnirecord.Store, record *cnirecord.Record) ensured {
+func (s *switchState) ensure(ctx context.Context, session *passSession, store *record.Store, record *record.Record) ensured {
 	unlock, err := store.LockRecord(record.Key, 0)
 	if errdefs.IsConflict(err) || err == nil && unlock == nil {
 		return ensured{record: record, changing: true}

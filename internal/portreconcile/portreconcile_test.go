@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package portreconcile
+package reconcile
 
 import (
 	"context"
@@ -86,7 +86,7 @@ func (m *memorySwitch) Watch(ctx context.Context, changed func()) error {
 type fixture struct {
 	t         *testing.T
 	ovs       *memorySwitch
-	store     *cnirecord.Store
+	store     *record.Store
 	dir       string
 	sandboxes map[string]bool
 	known     bool
@@ -102,12 +102,12 @@ func newFixture(t *testing.T) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.dir = filepath.Join(root, cnirecord.DefaultDir)
-	if f.store, err = cnirecord.Open(host, cnirecord.DefaultDir); err != nil {
+	f.dir = filepath.Join(root, record.DefaultDir)
+	if f.store, err = record.Open(host, record.DefaultDir); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { f.store.Close() })
-	r := New(Options{Switches: map[string]vswitch.Watcher{"ovs0": f.ovs}, Host: host, StateDir: cnirecord.DefaultDir,
+	r := New(Options{Switches: map[string]vswitch.Watcher{"ovs0": f.ovs}, Host: host, StateDir: record.DefaultDir,
 		Sandboxes: func() (map[string]bool, bool) { return f.sandboxes, f.known },
 		Report:    func(e Event) { f.events = append(f.events, e) }})
 	f.state = r.switches["ovs0"]
@@ -115,11 +115,11 @@ func newFixture(t *testing.T) *fixture {
 }
 
 // attach writes the record of a container's port, as ADD does.
-func (f *fixture) attach(container string) *cnirecord.Record {
+func (f *fixture) attach(container string) *record.Record {
 	f.t.Helper()
 	owner := vswitch.Owner{ContainerID: container, Interface: "net1", Network: "fast", Namespace: "apps", Pod: container}
-	r := &cnirecord.Record{
-		Key:     cnirecord.Key{Network: "fast", ContainerID: container, Interface: "net1"},
+	r := &record.Record{
+		Key:     record.Key{Network: "fast", ContainerID: container, Interface: "net1"},
 		InfoDir: "/d", InfoFile: "f",
 		Info:   &deviceinfo.Info{Type: deviceinfo.TypeVhostUser, Version: deviceinfo.Version, VhostUser: &deviceinfo.VhostUser{Mode: "server", Path: "/s/x"}},
 		Switch: "ovs0", Port: &vswitch.Port{Name: vswitch.PortName(owner), Owner: owner, Type: vswitch.VhostUser, Socket: "/s/x", Bridge: "br0", VLAN: 7},
@@ -192,10 +192,10 @@ func TestNothingChangesUntilTheRuntimeIsKnown(t *testing.T) {
 func TestLostPortsOfPodmanAreEnsured(t *testing.T) {
 	f := newFixture(t)
 	f.known = false
-	for container, change := range map[string]func(r *cnirecord.Record){
-		"running":  func(r *cnirecord.Record) { r.Netns = "/run/netns/a" },
-		"ended":    func(r *cnirecord.Record) { r.Netns = "/run/netns/b" },
-		"leftover": func(r *cnirecord.Record) { r.Netns, r.Leftover = "/run/netns/a", true },
+	for container, change := range map[string]func(r *record.Record){
+		"running":  func(r *record.Record) { r.Netns = "/run/netns/a" },
+		"ended":    func(r *record.Record) { r.Netns = "/run/netns/b" },
+		"leftover": func(r *record.Record) { r.Netns, r.Leftover = "/run/netns/a", true },
 	} {
 		r := f.attach(container)
 		r.Adapter = "netavark"

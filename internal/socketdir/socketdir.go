@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package socketdir limits the size of directories in which applications create sockets, by a
+// Package sockdir limits the size of directories in which applications create sockets, by a
 // small tmpfs on each, and removes these directories. A claim records the tmpfs before it is
 // mounted, so that removal finds it after a crash at any point.
-package socketdir
+package sockdir
 
 import (
 	"errors"

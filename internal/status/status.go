@@ -117,7 +117,7 @@ func (c *Container) HasInjected() bool {
 
 // Request is one request or found attachment, and its outcome.
 type Request struct {
-	Kind    string         `json:"kind,omitempty"` // a resolve.RequestKind
+	Kind    string         `json:"kind,omitempty"` // a engine.RequestKind
 	Name    string         `json:"name,omitempty"` // of the CDI device, network, resource or hook
 	Request string         `json:"request"`        // both, as messages name it
 	From    string         `json:"from"`           // annotation key, or device-info file

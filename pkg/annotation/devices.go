@@ -119,18 +119,18 @@ func parseAlias(r Request, alias, name string) (Device, error) {
 // slash, since device plugins choose their IDs freely.
 func parseResource(r Request, text string) (Device, error) {
 	domain, rest, ok := strings.Cut(text, "/")
-	name, id, hasID := strings.Cut(rest, "/")
+	resource, id, hasID := strings.Cut(rest, "/")
 	switch {
-	case !ok || domain == "" || name == "":
+	case !ok || domain == "" || resource == "":
 		return Device{}, r.newError("want resource:DOMAIN/NAME or resource:DOMAIN/NAME/ID")
-	case !kubename.IsSubdomain(domain):
+	case !name.IsSubdomain(domain):
 		return Device{}, r.newError("the resource's domain " + diag.Quote(domain) + " is not a DNS name in lower case")
-	case !kubename.IsQualifiedPart(name):
-		return Device{}, r.newError("the resource's name " + diag.Quote(name) + " must begin and end with a letter or digit, hold letters, digits, '_', '-', '.' only, and have at most 63 bytes")
+	case !name.IsQualifiedPart(resource):
+		return Device{}, r.newError("the resource's name " + diag.Quote(resource) + " must begin and end with a letter or digit, hold letters, digits, '_', '-', '.' only, and have at most 63 bytes")
 	case hasID && !isDeviceID(id):
 		return Device{}, r.newError("the device ID " + diag.Quote(id) + " must have 1 to 253 printable ASCII characters and no space")
 	}
-	return Device{Request: r, Kind: Resource, Name: domain + "/" + name, ID: id}, nil
+	return Device{Request: r, Kind: Resource, Name: domain + "/" + resource, ID: id}, nil
 }
 
 // isDeviceID reports whether s can be a device plugin's ID: printable ASCII without a space.
@@ -139,11 +139,11 @@ func isDeviceID(s string) bool {
 }
 
 // parseSocket reads the name of a socket that the node's configuration has.
-func parseSocket(r Request, name string) (Device, error) {
-	if !kubename.IsLabel(name) {
+func parseSocket(r Request, socket string) (Device, error) {
+	if !name.IsLabel(socket) {
 		return Device{}, r.newError("want socket:NAME; the name has 1 to 63 lower-case letters, digits and '-', and begins and ends with a letter or digit")
 	}
-	return Device{Request: r, Kind: NamedSocket, Name: name}, nil
+	return Device{Request: r, Kind: NamedSocket, Name: socket}, nil
 }
 
 func parseCDI(annotations map[string]string, set *deviceSet) error {
@@ -151,7 +151,7 @@ func parseCDI(annotations map[string]string, set *deviceSet) error {
 		if !strings.HasPrefix(key, CDIPrefix) {
 			continue
 		}
-		if !kubename.IsQualifiedPart(key[len(CDIPrefix):]) {
+		if !name.IsQualifiedPart(key[len(CDIPrefix):]) {
 			return &Error{Key: key, Rule: "the name after " + CDIPrefix + " must begin and end with a letter or digit, hold letters, digits, '_', '-', '.' only, and have at most 63 bytes"}
 		}
 		value := annotations[key]

@@ -62,14 +62,14 @@ func parseNetwork(it item) (Network, error) {
 	if it.field == "" && (text == keywordAuto || text == keywordNone) {
 		return Network{}, it.newError(text + " stands alone, not in a list; a network of that name is {network: " + text + "}")
 	}
-	if namespace, name, ok := strings.Cut(text, "/"); ok && it.field != fieldInterface {
-		if !kubename.IsLabel(namespace) || !kubename.IsSubdomain(name) {
+	if namespace, network, ok := strings.Cut(text, "/"); ok && it.field != fieldInterface {
+		if !name.IsLabel(namespace) || !name.IsSubdomain(network) {
 			return Network{}, it.newError("want NAMESPACE/NAME, both DNS names in lower case")
 		}
-		n.Namespace, n.Name = namespace, name
+		n.Namespace, n.Name = namespace, network
 		return n, nil
 	}
-	if it.field != fieldInterface && kubename.IsSubdomain(text) {
+	if it.field != fieldInterface && name.IsSubdomain(text) {
 		n.Name = text
 	}
 	if it.field != fieldNetwork && isInterface(text) {

@@ -15,7 +15,7 @@ import (
 )
 
 // Kubelet asks the kubelet behind socket for the devices that are allocated to the containers of a
-// pod. It returns when ctx ends, even if the kubelet is unresponsive. podresources.QueryPod is one.
+// pod. It returns when ctx ends, even if the kubelet is unresponsive. kubelet.QueryPod is one.
 type Kubelet func(ctx context.Context, host hostfs.Root, socket, namespace, name string) (allocation.Allocation, error)
 
 const (

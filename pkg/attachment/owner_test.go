@@ -213,4 +213,4 @@ func TestDevicesInAnotherOrderThanContainers(t *testing.T) {
 	}
 }
 
-var _ Kubelet = podresources.QueryPod
+var _ Kubelet = kubelet.QueryPod

@@ -54,8 +54,8 @@ func (c *Cache) Inject(spec *rspec.Spec, names ...string) (unresolved []string, 
 }
 
 // editsOf returns the edits of devices for a container with an OCI spec.
-func (c *Cache) editsOf(devices []*Device, spec *rspec.Spec) (*edits.Set, error) {
-	builder := edits.NewBuilder(oci.Existing(spec))
+func (c *Cache) editsOf(devices []*Device, spec *rspec.Spec) (*edit.Set, error) {
+	builder := edit.NewBuilder(oci.Existing(spec))
 	adder := cdiedits.Adder{Host: c.host, Builder: &builder}
 	if spec.Process != nil {
 		adder.UID, adder.GID = spec.Process.User.UID, spec.Process.User.GID
@@ -66,7 +66,7 @@ func (c *Cache) editsOf(devices []*Device, spec *rspec.Spec) (*edits.Set, error)
 			continue
 		}
 		names[d.Name] = true
-		origin := edits.Origin{Source: edits.CDI, Request: "CDI device " + strconv.Quote(d.Name), File: d.File, Field: "containerEdits"}
+		origin := edit.Origin{Source: edit.CDI, Request: "CDI device " + strconv.Quote(d.Name), File: d.File, Field: "containerEdits"}
 		if !files[d.File] {
 			files[d.File] = true
 			if err := adder.Add(d.SpecEdits, origin); err != nil {
@@ -83,7 +83,7 @@ func (c *Cache) editsOf(devices []*Device, spec *rspec.Spec) (*edits.Set, error)
 
 // applyEdits edits an OCI spec by way of its JSON, so that nothing of it is changed where the edits
 // cannot be applied.
-func applyEdits(spec *rspec.Spec, set *edits.Set) error {
+func applyEdits(spec *rspec.Spec, set *edit.Set) error {
 	versioned := *spec
 	if versioned.Version == "" {
 		versioned.Version = rspec.Version // ParseConfig asks for one

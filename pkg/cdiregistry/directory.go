@@ -30,7 +30,7 @@ type specDir struct {
 	changed map[string]bool // names that may have changed since the last load
 }
 
-const noWatch = -2 // not fswatch.AllDirs
+const noWatch = -2 // not watch.AllDirs
 
 // needsListing reports whether events since the last listing do not suffice, where the path
 // leads to id now.
@@ -74,7 +74,7 @@ func (r *Registry) openAndWatch(d *specDir) (*openDir, error) {
 	default:
 		d.id = identify(dir.st, nil)
 		if !r.opts.DisableWatch {
-			if id, err := r.watch.Add(dir.fd, fswatch.Contents); err == nil {
+			if id, err := r.watch.Add(dir.fd, watch.Contents); err == nil {
 				d.watch = id
 			}
 		}

@@ -41,7 +41,7 @@ func (s *Snapshot) Expand(kind string) ([]*Device, error) {
 	for _, d := range list {
 		edits, nodes := editsKey(d.Edits), nodesKey(d.Edits)
 		same, other := otherNodes, uuidNodes
-		if kubename.HasUUID(d.Name[len(d.Kind)+1:]) {
+		if name.HasUUID(d.Name[len(d.Kind)+1:]) {
 			same, other = uuidNodes, otherNodes
 		}
 		if seen[edits] || nodes != "" && other[nodes] {

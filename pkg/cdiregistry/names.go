@@ -72,14 +72,14 @@ func ValidateQualifiedName(name string) error {
 // ValidateAnnotationKey returns why a text is not what Kubernetes calls a qualified name: an
 // optional DNS subdomain and "/", and a name of at most 63 characters. Case does not matter.
 func ValidateAnnotationKey(key string) error {
-	name := key
+	last := key
 	if prefix, rest, ok := strings.Cut(key, "/"); ok {
-		name = rest
-		if !kubename.IsSubdomainInAnyCase(prefix) {
+		last = rest
+		if !name.IsSubdomainInAnyCase(prefix) {
 			return fmt.Errorf("the part before the / must be a DNS subdomain of at most %d characters", maxVendor)
 		}
 	}
-	if !kubename.IsQualifiedPart(name) {
+	if !name.IsQualifiedPart(last) {
 		return fmt.Errorf("the name must be 1 to 63 letters, digits, '-', '_' and '.', with a letter or a digit at both ends")
 	}
 	return nil

@@ -31,7 +31,7 @@ type Registry struct {
 
 	mu      sync.Mutex
 	closed  bool
-	watch   *fswatch.Queue
+	watch   *watch.Queue
 	dirs    []*specDir
 	current *Snapshot
 }
@@ -43,7 +43,7 @@ func New(host hostfs.Root, dirs []string, opts Options) (*Registry, error) {
 		opts.Extensions = []string{".json", ".yaml"}
 	}
 	opts.Extensions = slices.Clone(opts.Extensions)
-	r := &Registry{host: host, opts: opts, watch: &fswatch.Queue{}, current: &Snapshot{list: lister{host, opts.Extensions}}}
+	r := &Registry{host: host, opts: opts, watch: &watch.Queue{}, current: &Snapshot{list: lister{host, opts.Extensions}}}
 	r.files = trust.Reader{Host: host, Options: trust.Options{UnmappedOwner: true}, TrustAnyone: opts.TrustAnyone, What: "a spec file", MaxSize: DefaultMaxFileSize,
 		TooLarge: "split it: several files can declare devices of one kind"}
 	for i, d := range dirs {
@@ -133,9 +133,9 @@ func (r *Registry) refresh() {
 
 // takeEvents drains the queue and notes the names in each directory that events are about.
 func (r *Registry) takeEvents() {
-	r.watch.Drain(func(ev fswatch.Event) {
+	r.watch.Drain(func(ev watch.Event) {
 		for _, d := range r.dirs {
-			if ev.Dir != fswatch.AllDirs && ev.Dir != d.watch {
+			if ev.Dir != watch.AllDirs && ev.Dir != d.watch {
 				continue
 			}
 			d.stale = d.stale || ev.Lost || ev.Ended

@@ -58,7 +58,7 @@ func TestDirectoryWithoutWatch(t *testing.T) {
 	if r.dirs[0].files["a.json"] != file {
 		t.Error("a file that did not change is read again")
 	}
-	r.watch = &fswatch.Queue{}
+	r.watch = &watch.Queue{}
 	want("b")
 	if !r.Snapshot().Dirs()[0].Watched {
 		t.Error("the directory is not watched")

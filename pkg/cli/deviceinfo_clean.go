@@ -201,7 +201,7 @@ func (c *cleanCommand) removeOrphans(cmd *cobra.Command) error {
 		return err
 	}
 	// Containers of Podman are not among the runtime's sandboxes.
-	recorded, err := cnirecord.Living(c.host, cnirecord.DefaultDir)
+	recorded, err := record.Living(c.host, record.DefaultDir)
 	if err != nil {
 		return fmt.Errorf("find the containers of Podman: %w", err)
 	}

@@ -26,7 +26,7 @@ func (t *explainText) writeExplanation(x *explain.Explanation) {
 	fmt.Fprintf(t, "Container %s %s.\n", plain(x.Container), verdictText(x))
 	for _, p := range x.Problems {
 		t.WriteByte('\n')
-		t.writeReason(p, &resolve.Item{})
+		t.writeReason(p, &engine.Item{})
 	}
 	for _, source := range x.NotRead {
 		fmt.Fprintf(t, "\n  not read: %s\n", plain(source))
@@ -44,7 +44,7 @@ func (t *explainText) writeExplanation(x *explain.Explanation) {
 			t.writeLine("note", n)
 		}
 	}
-	t.writeEdits(&x.Edits, "\n  For the application to find them\n", func(o edits.Origin) bool { return o.Source == edits.SourceJackfield })
+	t.writeEdits(&x.Edits, "\n  For the application to find them\n", func(o edit.Origin) bool { return o.Source == edit.SourceJackfield })
 }
 
 func verdictText(x *explain.Explanation) string {
@@ -65,11 +65,11 @@ func verdictText(x *explain.Explanation) string {
 	return "would be created with this"
 }
 
-func (t *explainText) writeRequest(it *resolve.Item, view []devices.Device, set *edits.Set) {
+func (t *explainText) writeRequest(it *engine.Item, view []devices.Device, set *edit.Set) {
 	fmt.Fprintf(t, "\n  %s: %s\n", plain(it.Request), outcomeText(it.Outcome))
 	if it.File != it.From && it.From != "" {
 		asked := "by " + requesterText(it.From)
-		if in, ok := it.Err.(*resolve.RequestError); ok && in.Position > 0 {
+		if in, ok := it.Err.(*engine.RequestError); ok && in.Position > 0 {
 			asked += fmt.Sprintf(", item %d", in.Position)
 		}
 		t.writeLine("asked", asked)
@@ -81,7 +81,7 @@ func (t *explainText) writeRequest(it *resolve.Item, view []devices.Device, set 
 			t.writeSocket(d, it.Kind)
 		}
 	}
-	t.writeEdits(set, "", func(o edits.Origin) bool { return o.Request == it.Request && o.Source != edits.SourceJackfield })
+	t.writeEdits(set, "", func(o edit.Origin) bool { return o.Request == it.Request && o.Source != edit.SourceJackfield })
 	for _, n := range it.Notes {
 		t.writeLine("note", n)
 	}
@@ -96,7 +96,7 @@ func (t *explainText) writeRequest(it *resolve.Item, view []devices.Device, set 
 	}
 }
 
-func outcomeText(o resolve.Outcome) string { return colored(stateColor(string(o)), string(o)) }
+func outcomeText(o engine.Outcome) string { return colored(stateColor(string(o)), string(o)) }
 
 // requesterText is an annotation, or an adapter's own input in its own words.
 func requesterText(from string) string {
@@ -115,10 +115,10 @@ func (t *explainText) writeLine(name, value string) {
 // writeReason prints why a request is not injected: each fault of device-info on a line, what was searched
 // on a line each, and the lines of YAML that allow it, so that they can be copied. It leaves out what
 // the lines around it show: the request, its annotation and its file.
-func (t *explainText) writeReason(err error, it *resolve.Item) {
+func (t *explainText) writeReason(err error, it *engine.Item) {
 	place := ""
 	var hints []string
-	for request, ok := err.(*resolve.RequestError); ok; request, ok = err.(*resolve.RequestError) {
+	for request, ok := err.(*engine.RequestError); ok; request, ok = err.(*engine.RequestError) {
 		unknown := *request
 		for part, known := range map[*string]string{&unknown.Annotation: it.From, &unknown.Request: it.Request, &unknown.File: it.File} {
 			if *part == known {
@@ -150,7 +150,7 @@ func (t *explainText) writeReason(err error, it *resolve.Item) {
 		}
 		t.writeLine("why", place+e.Reason())
 		t.writeRemedy("to allow it, ", e)
-	case *resolve.UnmanagedError:
+	case *engine.UnmanagedError:
 		t.writeLine("why", place+e.Why())
 		t.writeRemedy("to deliver it, ", e.Refusal)
 	default:
@@ -174,13 +174,13 @@ func (t *explainText) writeRemedy(purpose string, refused *policy.RefusedError) 
 
 // viewedBy reports whether an element of devices.json is of a request. A claim's device is in it under the claim's
 // name, or under the name of its network.
-func viewedBy(d *devices.Device, it *resolve.Item) bool {
+func viewedBy(d *devices.Device, it *engine.Item) bool {
 	switch it.Kind {
-	case resolve.KindNetwork:
+	case engine.KindNetwork:
 		return d.Name == it.Name && d.Interface == it.Interface
-	case resolve.KindClaim:
+	case engine.KindClaim:
 		return d.Name == it.Name && d.Jackfield.Claim != nil
-	case resolve.KindSocket:
+	case engine.KindSocket:
 		return d.Name == "socket:"+it.Name
 	}
 	return false
@@ -188,7 +188,7 @@ func viewedBy(d *devices.Device, it *resolve.Item) bool {
 
 // writeSocket prints where the container finds a socket and which side creates it. Dialects describe
 // this differently.
-func (t *explainText) writeSocket(d *devices.Device, kind resolve.RequestKind) {
+func (t *explainText) writeSocket(d *devices.Device, kind engine.RequestKind) {
 	socket := d.Socket()
 	if socket == "" {
 		return
@@ -198,7 +198,7 @@ func (t *explainText) writeSocket(d *devices.Device, kind resolve.RequestKind) {
 	}
 	t.writeLine("socket", socket)
 	driver := ""
-	if kind == resolve.KindClaim {
+	if kind == engine.KindClaim {
 		driver = d.Jackfield.Claim.Driver
 	}
 	maker := "created by the " + d.Jackfield.CreatedBy
@@ -209,8 +209,8 @@ func (t *explainText) writeSocket(d *devices.Device, kind resolve.RequestKind) {
 }
 
 // writeEdits prints the edits whose origin is wanted, after a heading if there are any.
-func (t *explainText) writeEdits(s *edits.Set, heading string, want func(edits.Origin) bool) {
-	add := func(o edits.Origin, kind, format string, args ...any) {
+func (t *explainText) writeEdits(s *edit.Set, heading string, want func(edit.Origin) bool) {
+	add := func(o edit.Origin, kind, format string, args ...any) {
 		if want(o) {
 			t.WriteString(heading)
 			heading = ""
@@ -243,7 +243,7 @@ func (t *explainText) writeEdits(s *edits.Set, heading string, want func(edits.O
 }
 
 // deviceText is a device node: path, type and numbers, access, owner, source.
-func deviceText(d *edits.Device) string {
+func deviceText(d *edit.Device) string {
 	s := fmt.Sprintf("%s (%s %d:%d", d.Path, d.Type, d.Major, d.Minor)
 	if d.Access != "" {
 		s += " " + d.Access

@@ -163,7 +163,7 @@ func (in *injection) parseAnnotations(cmd *cobra.Command) (map[string]string, er
 
 // createEngine creates the engine. The owners of CDI files are checked below a --root as well: their hooks
 // are going to run.
-func (in *injection) createEngine() (*resolve.Engine, error) {
+func (in *injection) createEngine() (*engine.Engine, error) {
 	dirs, err := cdiregistry.DirsFromEnv(in.env.Getenv(cdiregistry.DirsEnv))
 	if err != nil {
 		return nil, err
@@ -173,14 +173,14 @@ func (in *injection) createEngine() (*resolve.Engine, error) {
 	}
 	cfg := *in.cfg
 	cfg.StateDir = in.storeDir()
-	return resolve.New(in.host, &cfg, resolve.Options{
-		AllowAll: in.flags.configFile == "", Once: true, FindSocketDir: staging.SocketDirFinder(in.host, cfg.StateDir, staging.InjectOwner), Kubelet: podresources.QueryPod, SpecDirs: dirs, ForAdministrator: true,
+	return engine.New(in.host, &cfg, engine.Options{
+		AllowAll: in.flags.configFile == "", Once: true, FindSocketDir: staging.SocketDirFinder(in.host, cfg.StateDir, staging.InjectOwner), Kubelet: kubelet.QueryPod, SpecDirs: dirs, ForAdministrator: true,
 	})
 }
 
 // editSpec returns the spec with the edits, after creating what they need on the host. undo removes
 // that again.
-func (in *injection) editSpec(ctx context.Context, engine *resolve.Engine, spec *oci.Config, annotations map[string]string) (text []byte, undo func() error, err error) {
+func (in *injection) editSpec(ctx context.Context, e *engine.Engine, spec *oci.Config, annotations map[string]string) (text []byte, undo func() error, err error) {
 	id, err := in.recordID()
 	if err != nil {
 		return nil, nil, err
@@ -189,7 +189,7 @@ func (in *injection) editSpec(ctx context.Context, engine *resolve.Engine, spec 
 	if err != nil {
 		return nil, nil, &deniedError{err}
 	}
-	req := &resolve.Request{
+	req := &engine.Request{
 		HandlerUnknown: true, LabelsUnknown: in.namespace != "",
 		SandboxID: in.sandboxID, ContainerID: id, Namespace: in.namespace, Pod: in.pod, Container: in.ctrName,
 		Annotations: annotations, CDIDevices: names, Have: oci.Existing(spec.Spec()),
@@ -200,10 +200,10 @@ func (in *injection) editSpec(ctx context.Context, engine *resolve.Engine, spec 
 		req.Have.Env = nil
 	}
 	if p := spec.Spec().Process; p != nil {
-		req.User = &resolve.User{UID: p.User.UID, GID: p.User.GID}
+		req.User = &engine.User{UID: p.User.UID, GID: p.User.GID}
 	}
 	undo = func() error { return nil }
-	plan, err := engine.Resolve(ctx, req)
+	plan, err := e.Resolve(ctx, req)
 	if err != nil {
 		return nil, nil, in.explainError(err)
 	}
@@ -224,7 +224,7 @@ func (in *injection) editSpec(ctx context.Context, engine *resolve.Engine, spec 
 
 // explainError adds the spec to an error, and puts each failed request on a line of its own.
 func (in *injection) explainError(err error) error {
-	if all, ok := errors.AsType[*resolve.Error](err); ok {
+	if all, ok := errors.AsType[*engine.Error](err); ok {
 		err = &deniedError{errors.Join(all.Errs...)}
 	}
 	err = fmt.Errorf("inject into %q: %w", in.file.name, err)
@@ -235,9 +235,9 @@ func (in *injection) explainError(err error) error {
 }
 
 // printNotInjected prints what was not injected although nothing failed.
-func (in *injection) printNotInjected(plan *resolve.Plan) {
+func (in *injection) printNotInjected(plan *engine.Plan) {
 	for _, it := range plan.Items {
-		if it.Outcome == resolve.Skipped || it.Outcome == resolve.Unmanaged {
+		if it.Outcome == engine.Skipped || it.Outcome == engine.Unmanaged {
 			in.env.message("%s: %s: %s", it.Request, it.Outcome, it.Reason)
 		}
 		for _, n := range it.Notes {

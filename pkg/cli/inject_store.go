@@ -20,13 +20,13 @@ import (
 
 // prepare creates what a container needs. undo removes it again, unless the container had something
 // before.
-func (in *injection) prepare(c edits.Container) (undo func() error, err error) {
+func (in *injection) prepare(c edit.Container) (undo func() error, err error) {
 	if c.ID == "" {
 		return nil, fmt.Errorf("its sockets and devices need a directory on this host: name the container with --container-id, "+
 			"and when it is gone run `jackfield inject --remove --container-id ID`: %w", errdefs.ErrFailedPrecondition)
 	}
 	c.SandboxID = cmp.Or(c.SandboxID, c.ID)
-	_, err = in.host.Lstat(edits.ContainerDir(in.storeDir(), c.ID))
+	_, err = in.host.Lstat(edit.ContainerDir(in.storeDir(), c.ID))
 	fresh := errdefs.IsNotFound(err)
 	store, err := in.openStore()
 	if err != nil {

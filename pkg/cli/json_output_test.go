@@ -29,10 +29,10 @@ import (
 
 // jsonSections are the sections of docs/reference/json-output.md, with the objects that they describe.
 var jsonSections = map[string]reflect.Type{
-	"Explanation": reflect.TypeFor[explanation](), "Request": reflect.TypeFor[resolve.Item](), "Remedy": reflect.TypeFor[policy.Remedy](),
-	"Edits": reflect.TypeFor[edits.Set](), "Device node": reflect.TypeFor[edits.Device](), "Variable": reflect.TypeFor[edits.Env](),
-	"Mount": reflect.TypeFor[edits.Mount](), "Hook": reflect.TypeFor[edits.Hook](), "Group": reflect.TypeFor[edits.GID](),
-	"Network device": reflect.TypeFor[edits.NetDevice](), "RDT settings": reflect.TypeFor[edits.RDT](), "Origin": reflect.TypeFor[edits.Origin](),
+	"Explanation": reflect.TypeFor[explanation](), "Request": reflect.TypeFor[engine.Item](), "Remedy": reflect.TypeFor[policy.Remedy](),
+	"Edits": reflect.TypeFor[edit.Set](), "Device node": reflect.TypeFor[edit.Device](), "Variable": reflect.TypeFor[edit.Env](),
+	"Mount": reflect.TypeFor[edit.Mount](), "Hook": reflect.TypeFor[edit.Hook](), "Group": reflect.TypeFor[edit.GID](),
+	"Network device": reflect.TypeFor[edit.NetDevice](), "RDT settings": reflect.TypeFor[edit.RDT](), "Origin": reflect.TypeFor[edit.Origin](),
 	"Record": reflect.TypeFor[sandboxRecord](), "Recorded container": reflect.TypeFor[explain.ContainerRecord](),
 	"Validated file": reflect.TypeFor[validatedFile](), "Diagnostic": reflect.TypeFor[diag.Diagnostic](), "Inventory": reflect.TypeFor[inventory](),
 	"CDI directory": reflect.TypeFor[cdiDir](), "CDI device": reflect.TypeFor[cdiDevice](), "CDI conflict": reflect.TypeFor[cdiConflict](),

@@ -144,7 +144,7 @@ func (q *policyCheck) checkQuery(cmd *cobra.Command, env Env, out output, p *pol
 	var all []containerDecisions
 	if len(q.files) == 0 {
 		q.subject.Namespace, q.subject.Container = q.namespace, q.container
-		name := (&resolve.Request{Namespace: q.namespace, Container: q.container}).Name()
+		name := (&engine.Request{Namespace: q.namespace, Container: q.container}).Name()
 		all = append(all, containerDecisions{Container: name, title: q.title(), Decisions: p.EvaluateSubject(q.subject, policyeval.PodQuery{More: q.query})})
 	} else {
 		if err := q.readPods(cmd, env); err != nil {

@@ -279,7 +279,7 @@ func containerText(c *status.Container) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s  since %s\n", plain(c.Title()), c.Since.Format(time.RFC3339))
 	for _, r := range c.Requests {
-		fmt.Fprintf(&b, "\n  %s: %s\n", plain(r.Request), outcomeText(resolve.Outcome(r.Outcome)))
+		fmt.Fprintf(&b, "\n  %s: %s\n", plain(r.Request), outcomeText(engine.Outcome(r.Outcome)))
 		var t table
 		for _, line := range [][2]string{{"asked", r.From}, {"file", r.File}, {"rule", r.Rule}, {"why", r.Reason}, {"audit", r.Audit}} {
 			if line[1] != "" && (line[0] != "asked" || line[1] != r.File) {
@@ -314,8 +314,8 @@ func missedText(c *status.Container) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s  %s\n", plain(c.Title()), colored(yellow, "lacks what it requested"))
 	for _, r := range c.Requests {
-		state := outcomeText(resolve.Outcome(r.Outcome))
-		if resolve.Outcome(r.Outcome) == resolve.Injected {
+		state := outcomeText(engine.Outcome(r.Outcome))
+		if engine.Outcome(r.Outcome) == engine.Injected {
 			state = "would be injected now"
 		}
 		fmt.Fprintf(&b, "\n  %s: %s\n", plain(r.Request), state)

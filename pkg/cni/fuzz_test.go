@@ -44,7 +44,7 @@ func FuzzAnswers(f *testing.F) {
 			if e := attach.AsError(err); e.Code != codeEnvironment || !strings.Contains(e.Msg, "CNI_ARGS") || len(err.Error()) > mostMessage {
 				t.Errorf("%q: code %d, %d bytes: %.500v", args, e.Code, len(err.Error()), err)
 			}
-		case a.namespace != "" && (!kubename.IsLabel(a.namespace) || strings.ContainsAny(a.namespace, "/.")), slices.ContainsFunc(a.ips, func(ip string) bool { return !isIP(ip) }), a.mac != "" && len(a.mac) != 17:
+		case a.namespace != "" && (!name.IsLabel(a.namespace) || strings.ContainsAny(a.namespace, "/.")), slices.ContainsFunc(a.ips, func(ip string) bool { return !isIP(ip) }), a.mac != "" && len(a.mac) != 17:
 			t.Errorf("%q is read as %+v", args, a)
 		}
 
@@ -86,7 +86,7 @@ func sameResult(t *testing.T, version string, data []byte, r *types100.Result) {
 	if more, err := json.Marshal(again); err != nil || !bytes.Equal(more, text) {
 		t.Errorf("%.200q is passed on as %.500q and then as %.500q, %v", data, text, more, err)
 	}
-	c := &call{conf: &conf{Attachment: attach.Attachment{Key: cnirecord.Key{Interface: "net1"}}}}
+	c := &call{conf: &conf{Attachment: attach.Attachment{Key: record.Key{Interface: "net1"}}}}
 	if at := c.interfaceOf(r); at >= len(r.Interfaces) {
 		t.Errorf("interface %d of %d", at, len(r.Interfaces))
 	}

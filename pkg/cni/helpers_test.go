@@ -173,10 +173,10 @@ func confOf(version, keys string) string {
 
 // recordFileName returns the name of a record's file.
 func recordFileName(network, containerID, ifName string) string {
-	return cnirecord.Key{Network: network, ContainerID: containerID, Interface: ifName}.FileName()
+	return record.Key{Network: network, ContainerID: containerID, Interface: ifName}.FileName()
 }
 
 // socketDirName returns the name of an attachment's socket directory.
 func socketDirName(network, containerID, ifName string) string {
-	return attach.DirName(cnirecord.Key{Network: network, ContainerID: containerID, Interface: ifName})
+	return attach.DirName(record.Key{Network: network, ContainerID: containerID, Interface: ifName})
 }

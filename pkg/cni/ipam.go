@@ -76,12 +76,12 @@ func (c *call) missingIPAM() error {
 }
 
 // recordedIPAM returns the IPAM plugin of the configuration for the record, nil for none.
-func (c *call) recordedIPAM() *cnirecord.IPAM {
+func (c *call) recordedIPAM() *record.IPAM {
 	if c.conf.ipam == "" {
 		return nil
 	}
-	i := &cnirecord.IPAM{Type: c.conf.ipam, Path: c.getenv("CNI_PATH"), Args: c.getenv("CNI_ARGS")}
-	if len(c.conf.source) <= cnirecord.MaxIPAMConfig {
+	i := &record.IPAM{Type: c.conf.ipam, Path: c.getenv("CNI_PATH"), Args: c.getenv("CNI_ARGS")}
+	if len(c.conf.source) <= record.MaxIPAMConfig {
 		i.Config = json.RawMessage(c.conf.source)
 	}
 	return i
@@ -89,7 +89,7 @@ func (c *call) recordedIPAM() *cnirecord.IPAM {
 
 // ReleaseRecorded runs DEL of the IPAM plugin in a record, as the ADD of the attachment ran the plugin. environ is the
 // environment of the process.
-func ReleaseRecorded(ctx context.Context, key cnirecord.Key, i *cnirecord.IPAM, environ []string, stderr io.Writer) error {
+func ReleaseRecorded(ctx context.Context, key record.Key, i *record.IPAM, environ []string, stderr io.Writer) error {
 	conf, err := parseHeader(i.Config)
 	if err != nil {
 		return err
@@ -102,7 +102,7 @@ func ReleaseRecorded(ctx context.Context, key cnirecord.Key, i *cnirecord.IPAM, 
 }
 
 // ReleaseQuietly is ReleaseRecorded with the system's PATH, for a caller that prints the error only.
-func ReleaseQuietly(ctx context.Context, key cnirecord.Key, i *cnirecord.IPAM) error {
+func ReleaseQuietly(ctx context.Context, key record.Key, i *record.IPAM) error {
 	return ReleaseRecorded(ctx, key, i, []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}, io.Discard)
 }
 

@@ -21,7 +21,7 @@ func (c *call) deleteAttachment() error { return c.conf.Remove(c.ctx) }
 // releaseAddresses runs DEL of an IPAM plugin for an attachment. It is the plugin of the record where the configuration has
 // another one or an unusable one. Without either, no address was allocated: an unusable plugin is only reported, so that
 // DEL succeeds after an ADD that was refused.
-func (c *call) releaseAddresses(key cnirecord.Key, recorded *cnirecord.IPAM, isDamaged bool) error {
+func (c *call) releaseAddresses(key record.Key, recorded *record.IPAM, isDamaged bool) error {
 	usable := c.conf.ipamErr == nil && findPlugin(c.conf.ipam, c.getenv("CNI_PATH")) != ""
 	switch {
 	case recorded != nil && len(recorded.Config) > 0 && (!usable || recorded.Type != c.conf.ipam):
@@ -38,7 +38,7 @@ func (c *call) releaseAddresses(key cnirecord.Key, recorded *cnirecord.IPAM, isD
 
 // runRelease runs DEL of the configuration's IPAM plugin. For another attachment than that of the operation, the plugin
 // gets the other's parameters.
-func (c *call) runRelease(key cnirecord.Key) error {
+func (c *call) runRelease(key record.Key) error {
 	var environ []string
 	if key != c.conf.Key {
 		environ = []string{"CNI_CONTAINERID=" + key.ContainerID, "CNI_IFNAME=" + key.Interface, "CNI_NETNS="}
@@ -56,9 +56,9 @@ func (c *call) collectGarbage() error {
 	if c.conf.ipam != "" {
 		_, leased = c.runIPAM(c.ctx, "GC")
 	}
-	valid := map[cnirecord.Key]bool{}
+	valid := map[record.Key]bool{}
 	for _, v := range c.conf.valid {
-		valid[cnirecord.Key{Network: c.conf.Network, ContainerID: v.ContainerID, Interface: v.IfName}] = true
+		valid[record.Key{Network: c.conf.Network, ContainerID: v.ContainerID, Interface: v.IfName}] = true
 	}
 	return attach.JoinErrors(leased, c.conf.CollectGarbage(c.ctx, valid))
 }
@@ -122,7 +122,7 @@ func (c *call) checkAttachment() error {
 }
 
 // checkInterface checks the interface that ADD returned. A later plugin may have changed its hardware address.
-func (c *call) checkInterface(r *cnirecord.Record, prev *types100.Result) error {
+func (c *call) checkInterface(r *record.Record, prev *types100.Result) error {
 	at := c.interfaceOf(prev)
 	if at < 0 {
 		return attach.Changed("prevResult", "it has no interface %q in the container", c.conf.Interface)

@@ -185,7 +185,7 @@ func (p *Plugin) parseArgs() (cniArgs, error) {
 				return bad(pair, "IgnoreUnknown=true or false")
 			}
 		case key == "K8S_POD_NAMESPACE":
-			if a.namespace = v; v != "" && !kubename.IsLabel(v) {
+			if a.namespace = v; v != "" && !name.IsLabel(v) {
 				return bad(pair, "K8S_POD_NAMESPACE with the name of a namespace")
 			}
 		case key == "K8S_POD_NAME":

@@ -74,7 +74,7 @@ func (d *decoder) checkNamedSocket(field string, name *yaml.Node, n *NamedSocket
 
 // socketName returns why a name cannot be that of a socket, or "". Variables are named for it.
 func socketName(s string) string {
-	return require(kubename.IsLabel(s),
+	return require(name.IsLabel(s),
 		"the name of a socket has 1 to 63 lower-case letters, digits and '-', and begins and ends with a letter or digit")
 }
 

@@ -37,7 +37,7 @@ type Index struct {
 	closed   atomic.Bool
 
 	mu    sync.Mutex
-	queue fswatch.Queue
+	queue watch.Queue
 	names map[string][]string // those that SplitCNIFileName can split, by sandbox ID; nil if none are kept
 	// dev and ino identify the directory of which queue has the events and names the names.
 	dev, ino uint64
@@ -136,9 +136,9 @@ func (ix *Index) isCurrent(st *unix.Stat_t) bool {
 		return false
 	}
 	complete := true
-	ix.queue.Drain(func(ev fswatch.Event) {
+	ix.queue.Drain(func(ev watch.Event) {
 		switch {
-		case ev.Dir != ix.watchID && ev.Dir != fswatch.AllDirs: // of an earlier directory
+		case ev.Dir != ix.watchID && ev.Dir != watch.AllDirs: // of an earlier directory
 		case ev.Lost || ev.Ended:
 			complete = false
 		case ev.Gone:
@@ -160,7 +160,7 @@ func (ix *Index) isCurrent(st *unix.Stat_t) bool {
 func (ix *Index) loadNames(d *directory, st *unix.Stat_t) bool {
 	ix.forgetNames()
 	ix.reloads++
-	id, err := ix.queue.Add(d.fd(), fswatch.Names)
+	id, err := ix.queue.Add(d.fd(), watch.Names)
 	if err != nil {
 		return false
 	}

@@ -162,7 +162,7 @@ func TestIndexWithoutWatch(t *testing.T) {
 	wantInterfaces(t, ix, longID("x"), "a")
 	writeFile(t, dir, fileOf("x", "b"), infoText("pci", pciMap))
 	wantInterfaces(t, ix, longID("x"), "a", "b")
-	ix.queue = fswatch.Queue{}
+	ix.queue = watch.Queue{}
 	wantInterfaces(t, ix, longID("x"), "a", "b")
 	if ix.names == nil || len(ix.names[longID("x")]) != 2 {
 		t.Error("no watch after inotify is usable again")

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package edits
+package edit
 
 // AccessMethod is how a container's user is granted access to a socket of the host.
 type AccessMethod string

@@ -49,12 +49,12 @@ func (h *hook) createRuntime(ctx context.Context, st *rspec.State) (err error) {
 	// The runtime has created what is in the configuration. Nothing replaces it.
 	req.Have.CDIReplaces = false
 	if h.cfg.Hook.Undeliverable != config.UndeliverableWarn {
-		req.CanDeliver = func(set *edits.Set, request string) error {
+		req.CanDeliver = func(set *edit.Set, request string) error {
 			return errors.Join(live.UndeliverableEdits(set, request)...)
 		}
 	}
-	fromNRI := h.host.Path(edits.ContainerDir(path.Dir(h.cfg.StateDir), st.ID)) // the NRI plugin of this node mounts it
-	if slices.ContainsFunc(req.Have.Mounts, func(m edits.Mount) bool { return m.Source == fromNRI }) {
+	fromNRI := h.host.Path(edit.ContainerDir(path.Dir(h.cfg.StateDir), st.ID)) // the NRI plugin of this node mounts it
+	if slices.ContainsFunc(req.Have.Mounts, func(m edit.Mount) bool { return m.Source == fromNRI }) {
 		h.logLine("info", "the NRI plugin of this node has delivered what the container asks for")
 		return nil
 	}
@@ -81,7 +81,7 @@ func (h *hook) createRuntime(ctx context.Context, st *rspec.State) (err error) {
 
 // checkUndeliverable fails the container for edits that it cannot get, or logs them, as
 // hook.undeliverable says.
-func (h *hook) checkUndeliverable(set *edits.Set) error {
+func (h *hook) checkUndeliverable(set *edit.Set) error {
 	list := live.UndeliverableEdits(set, "")
 	if len(list) == 0 {
 		return nil

@@ -71,9 +71,9 @@ func TestLogBoundsLinesPerContainer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan := &resolve.Plan{}
+	plan := &engine.Plan{}
 	for i := range 1000 {
-		plan.Items = append(plan.Items, resolve.Item{Request: fmt.Sprintf("request %d.", i), Outcome: resolve.Skipped, Reason: "not found", Audit: "refused"})
+		plan.Items = append(plan.Items, engine.Item{Request: fmt.Sprintf("request %d.", i), Outcome: engine.Skipped, Reason: "not found", Audit: "refused"})
 	}
 	(&hook{log: log, stage: "precreate", name: "c"}).report(plan)
 	data, err := os.ReadFile(path)

@@ -68,7 +68,7 @@ func (h *hook) editConfig(ctx context.Context, text []byte, c *oci.Config) ([]by
 
 // bindDevices marks nodes that are elsewhere on the host for binding. In a user namespace a runtime
 // binds whatever the host has at the node's path in the container.
-func (h *hook) bindDevices(set *edits.Set) error {
+func (h *hook) bindDevices(set *edit.Set) error {
 	for i := range set.Devices {
 		d := &set.Devices[i]
 		from := cmp.Or(d.HostPath, d.Path)
@@ -89,14 +89,14 @@ func (h *hook) bindDevices(set *edits.Set) error {
 }
 
 // addPoststopHook adds the hook that removes what was created for the container on the host.
-func (h *hook) addPoststopHook(set *edits.Set, id string, have []edits.Hook) error {
+func (h *hook) addPoststopHook(set *edit.Set, id string, have []edit.Hook) error {
 	self, err := h.env.Self()
 	if err != nil {
 		return err
 	}
-	undo := edits.Hook{Stage: edits.Poststop, Path: self, Args: h.commandLine([]string{"jackfield-hook"}, id, Poststop),
-		Origin: edits.Origin{Source: edits.SourceJackfield, Request: "clean-up after the container"}}
-	if !slices.ContainsFunc(have, func(o edits.Hook) bool {
+	undo := edit.Hook{Stage: edit.Poststop, Path: self, Args: h.commandLine([]string{"jackfield-hook"}, id, Poststop),
+		Origin: edit.Origin{Source: edit.SourceJackfield, Request: "clean-up after the container"}}
+	if !slices.ContainsFunc(have, func(o edit.Hook) bool {
 		return o.Stage == undo.Stage && o.Path == undo.Path && slices.Equal(o.Args, undo.Args)
 	}) {
 		set.Hooks = append(set.Hooks, undo)

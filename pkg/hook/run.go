@@ -35,7 +35,7 @@ type Env struct {
 	Self func() (string, error)
 	// Kubelet asks the kubelet. If it is nil, the hook runs `jackfield oci-hook` for
 	// containers of pods.
-	Kubelet resolve.Kubelet
+	Kubelet engine.Kubelet
 }
 
 // hook is one run of the hook.
@@ -128,7 +128,7 @@ func (h *hook) loadConfig() error {
 
 // resolve resolves a request. The plan is nil if the container gets nothing. seesLaterMounts is as
 // in shouldStage.
-func (h *hook) resolve(ctx context.Context, req *resolve.Request, seesLaterMounts bool) (*resolve.Plan, error) {
+func (h *hook) resolve(ctx context.Context, req *engine.Request, seesLaterMounts bool) (*engine.Plan, error) {
 	staged, reason := h.shouldStage(req.ContainerID, seesLaterMounts)
 	plan, err := h.resolveOnce(ctx, req, staged)
 	if err != nil || plan == nil {
@@ -152,8 +152,8 @@ func (h *hook) resolve(ctx context.Context, req *resolve.Request, seesLaterMount
 	return plan, nil
 }
 
-func (h *hook) resolveOnce(ctx context.Context, req *resolve.Request, staged bool) (*resolve.Plan, error) {
-	engine, err := resolve.New(h.host, h.cfg, resolve.Options{
+func (h *hook) resolveOnce(ctx context.Context, req *engine.Request, staged bool) (*engine.Plan, error) {
+	engine, err := engine.New(h.host, h.cfg, engine.Options{
 		Once: true, FindSocketDir: staging.SocketDirFinder(h.host, h.cfg.StateDir, staging.HookOwner), Staged: func() bool { return staged }, Kubelet: h.env.Kubelet,
 	})
 	if err != nil {
@@ -172,7 +172,7 @@ const maxLogged = 16
 
 // report logs one line for all delivered requests, and one line for each of the first requests that
 // are not delivered or have notes.
-func (h *hook) report(plan *resolve.Plan) {
+func (h *hook) report(plan *engine.Plan) {
 	var injected []string
 	lines := 0
 	write := func(level, text string) {
@@ -185,14 +185,14 @@ func (h *hook) report(plan *resolve.Plan) {
 			write("warning", it.Request+": mode enforce would deny this: "+it.Audit)
 		}
 		switch it.Outcome {
-		case resolve.Injected:
+		case engine.Injected:
 			injected = append(injected, it.Request+" from "+it.File)
 			for _, n := range it.Notes {
 				write("info", it.Request+": "+n)
 			}
-		case resolve.Unmanaged:
+		case engine.Unmanaged:
 			write("info", it.Request+": unmanaged: "+it.Reason)
-		case resolve.Skipped:
+		case engine.Skipped:
 			write("warning", it.Request+": optional, skipped: "+it.Reason)
 		}
 	}

@@ -66,7 +66,7 @@ func (h *hook) openStore(staged bool) (err error) {
 }
 
 // prepareStaging creates what the container needs on the host.
-func (h *hook) prepareStaging(c *edits.Container) error {
+func (h *hook) prepareStaging(c *edit.Container) error {
 	if c == nil {
 		return nil
 	}

@@ -123,15 +123,15 @@ func (h *hook) checkAskedBy(s *subject, annotations map[string]string) error {
 
 // request returns the request of the container that spec describes. pid is its first process, 0
 // before that exists.
-func (s *subject) request(id string, annotations map[string]string, spec *rspec.Spec, pid int) *resolve.Request {
-	req := &resolve.Request{
+func (s *subject) request(id string, annotations map[string]string, spec *rspec.Spec, pid int) *engine.Request {
+	req := &engine.Request{
 		// The configuration has neither from the runtime, only from the pod's author.
 		HandlerUnknown: true, LabelsUnknown: s.ofPod,
 		SandboxID: s.sandbox, ContainerID: id, Namespace: s.namespace, Pod: s.pod, PodUID: s.uid, Container: s.container,
 		Annotations: annotations, Have: oci.Existing(spec), UserNS: userNamespaceOf(spec, pid),
 	}
 	if p := spec.Process; p != nil {
-		req.User = &resolve.User{UID: p.User.UID, GID: p.User.GID}
+		req.User = &engine.User{UID: p.User.UID, GID: p.User.GID}
 	}
 	if !s.ofPod {
 		req.Have.Env = withoutDeviceVariables(req.Have.Env)
@@ -148,7 +148,7 @@ func withoutDeviceVariables(env []string) []string {
 // userNamespaceOf returns the container's own user namespace, nil if it has none. pid is its first
 // process. Before that exists pid is 0, and the namespace is the one that the configuration creates
 // or joins.
-func userNamespaceOf(spec *rspec.Spec, pid int) *resolve.UserNS {
+func userNamespaceOf(spec *rspec.Spec, pid int) *engine.UserNS {
 	if spec.Linux == nil {
 		return nil
 	}
@@ -158,11 +158,11 @@ func userNamespaceOf(spec *rspec.Spec, pid int) *resolve.UserNS {
 		case n.Type != rspec.UserNamespace:
 			continue
 		case pid > 0:
-			return &resolve.UserNS{PID: pid}
+			return &engine.UserNS{PID: pid}
 		case n.Path != "":
-			return &resolve.UserNS{PID: hostfs.NamespaceProcess(n.Path)}
+			return &engine.UserNS{PID: hostfs.NamespaceProcess(n.Path)}
 		}
-		return &resolve.UserNS{UIDs: idMaps(spec.Linux.UIDMappings), GIDs: idMaps(spec.Linux.GIDMappings)}
+		return &engine.UserNS{UIDs: idMaps(spec.Linux.UIDMappings), GIDs: idMaps(spec.Linux.GIDMappings)}
 	}
 	return nil
 }

@@ -150,7 +150,7 @@ func TestUnknownRuntimeClassIsNotTheDefault(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, s := range map[string]subject{"a pod's": {namespace: "ns", ofPod: true}, "Podman's": {}} {
-		subject := resolve.Subject(s.request("id", nil, &rspec.Spec{}, 0))
+		subject := engine.Subject(s.request("id", nil, &rspec.Spec{}, 0))
 		if _, err := allow.CDI(subject, "v.com/c=x"); err == nil {
 			t.Errorf("%s container is granted by a rule for the default class", name)
 		}

@@ -103,7 +103,7 @@ func (p *Plugin) createNetwork(data []byte) error {
 		return err
 	}
 	// A container of the longest possible names.
-	t := p.newAttachment(cnirecord.Key{Network: n.Name, ContainerID: strings.Repeat("f", 64), Interface: strings.Repeat("i", 15)}, n.Options)
+	t := p.newAttachment(record.Key{Network: n.Name, ContainerID: strings.Repeat("f", 64), Interface: strings.Repeat("i", 15)}, n.Options)
 	if err := n.Options.read(t); err != nil {
 		return err
 	}

@@ -181,6 +181,6 @@ func (p *Plugin) chooseConfigFile(o options, t *attach.Attachment, file string) 
 }
 
 // newAttachment returns an attachment to a network with the given options.
-func (p *Plugin) newAttachment(key cnirecord.Key, o options) *attach.Attachment {
+func (p *Plugin) newAttachment(key record.Key, o options) *attach.Attachment {
 	return &attach.Attachment{Key: key, Adapter: adapter, Root: p.Host, Log: p.Stderr, Program: program, Source: o, Reached: p.reached}
 }

@@ -68,7 +68,7 @@ func (p *Plugin) parseExecution(d jsontree.Decoder, data []byte, netns string) (
 	if err := e.Network.checkName(); err != nil {
 		return nil, nil, err
 	}
-	t := p.newAttachment(cnirecord.Key{Network: e.Network.Name, ContainerID: e.ContainerID, Interface: e.Options.Interface}, e.Network.Options)
+	t := p.newAttachment(record.Key{Network: e.Network.Name, ContainerID: e.ContainerID, Interface: e.Options.Interface}, e.Network.Options)
 	t.Netns = netns
 	return e, t, nil
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package podresources asks the kubelet which devices it allocated to the containers of a
+// Package kubelet asks the kubelet which devices it allocated to the containers of a
 // pod. It is a client of the Pod Resources API v1, which the kubelet serves on a Unix socket.
 //
 // NRI and CNI calls block the creation of a container, so [QueryPod] returns when its
@@ -18,4 +18,4 @@
 //
 // The answers are types of package allocation, which imports no gRPC: the OCI hook uses the
 // types, and a gRPC client in its binary would delay every container.
-package podresources
+package kubelet

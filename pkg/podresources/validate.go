@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package podresources
+package kubelet
 
 import (
 	"cmp"
@@ -82,7 +82,7 @@ func (r *reader) readContainers(list []*v1.ContainerResources, at string) (all a
 
 func (r *reader) readContainer(in *v1.ContainerResources, at string) allocation.Container {
 	c := allocation.Container{Name: in.GetName()}
-	if !kubename.IsLabel(c.Name) {
+	if !name.IsLabel(c.Name) {
 		r.addFault(errdefs.ErrInvalidArgument, at+".name", "%.100q is not a container name (a DNS label of 1 to 63 characters)", c.Name)
 	}
 	ids := map[string][]string{}

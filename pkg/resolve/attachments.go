@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package resolve
+package engine
 
 import (
 	"cmp"
@@ -173,7 +173,7 @@ func (p *planner) addAttachment(a *attachment.Attachment, key string, item *Item
 		item.Notes = nil // the error has them
 		return &RequestError{Annotation: key, Err: fmt.Errorf("%s (searched in %s): %w", strings.Join(a.Notes, "; "), p.cfg.DeviceInfo.CNIDir, errdefs.ErrNotFound)}
 	}
-	origin := edits.Origin{Source: edits.Attachment, Request: item.Request, File: a.File}
+	origin := edit.Origin{Source: edit.Attachment, Request: item.Request, File: a.File}
 	if s, ok := p.socketOf(a); ok {
 		return p.deliverSocket(s, origin, item)
 	}

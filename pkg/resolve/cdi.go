@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package resolve
+package engine
 
 import (
 	"errors"
@@ -132,7 +132,7 @@ func (p *planner) addCDIDevice(d *cdiregistry.Device, item *Item) error {
 		return nil
 	}
 	netDevices := len(p.b.Edits().NetDevices)
-	origin := edits.Origin{Source: edits.CDI, Request: item.Request, File: d.File, Rule: grant.Rule}
+	origin := edit.Origin{Source: edit.CDI, Request: item.Request, File: d.File, Rule: grant.Rule}
 	var env []string
 	if !p.specs[d.File] {
 		env = append(env, d.SpecEdits.Env...)
@@ -218,7 +218,7 @@ func (p *planner) noteEnvClashes(device string, env []string, item *Item) {
 		p.variables = make(map[string]envSetting)
 	}
 	for _, text := range env {
-		e := edits.ParseEnv(text, edits.Origin{})
+		e := edit.ParseEnv(text, edit.Origin{})
 		before, ok := p.variables[e.Name]
 		if ok && before.value == e.Value {
 			continue
@@ -232,7 +232,7 @@ func (p *planner) noteEnvClashes(device string, env []string, item *Item) {
 
 // addCDIEdits adds the edits of one containerEdits object of a spec file. The origin's field is
 // its place in the file, such as "devices[2].containerEdits".
-func (p *planner) addCDIEdits(e *specs.ContainerEdits, origin edits.Origin) error {
+func (p *planner) addCDIEdits(e *specs.ContainerEdits, origin edit.Origin) error {
 	adder := cdiedits.Adder{Host: p.host, Builder: &p.b}
 	if user := p.req.User; user != nil {
 		adder.UID, adder.GID = user.UID, user.GID

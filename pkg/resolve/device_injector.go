@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package resolve
+package engine
 
 import (
 	"fmt"
@@ -71,8 +71,8 @@ func (p *planner) addInjectorNode(n *annotation.InjectorNode, item *Item) error 
 	if n.FileMode != nil {
 		mode = os.FileMode(*n.FileMode)
 	}
-	return p.b.AddDevice(&edits.Device{Path: n.Path, HostPath: n.Path, Type: kind, Major: major, Minor: minor, FileMode: &mode, UID: n.UID, GID: n.GID,
-		Access: "rw", Origin: edits.Origin{Source: edits.Injector, Request: item.Request, File: n.Key, Rule: grant.Rule}})
+	return p.b.AddDevice(&edit.Device{Path: n.Path, HostPath: n.Path, Type: kind, Major: major, Minor: minor, FileMode: &mode, UID: n.UID, GID: n.GID,
+		Access: "rw", Origin: edit.Origin{Source: edit.Injector, Request: item.Request, File: n.Key, Rule: grant.Rule}})
 }
 
 // bindOptions are those that a pod may give a bind mount. Sharing mounts with the
@@ -107,11 +107,11 @@ func (p *planner) addInjectorMount(m *annotation.InjectorMount, item *Item) erro
 			item.Notes = append(item.Notes, "what is mounted below "+m.Source+" is left out: it could be written, and is granted read-only")
 		}
 	}
-	dst, view := edits.Clean(m.Destination), edits.Clean(ContainerDir)
+	dst, view := edit.Clean(m.Destination), edit.Clean(ContainerDir)
 	if dir := reserved.DirInContainer(dst); dir != "" {
 		return fmt.Errorf("destination: a mount at %q could hide what the image or the system has in %s: %w", m.Destination, dir, errdefs.ErrPermissionDenied)
 	}
-	if edits.IsUnder(view, dst) || edits.IsUnder(dst, view) {
+	if edit.IsUnder(view, dst) || edit.IsUnder(dst, view) {
 		return fmt.Errorf("destination: %q overlaps %s: %w", m.Destination, ContainerDir, errdefs.ErrPermissionDenied)
 	}
 	st, err := p.host.StatNoSymlinks(m.Source)
@@ -129,6 +129,6 @@ func (p *planner) addInjectorMount(m *annotation.InjectorMount, item *Item) erro
 	if !mountopt.Parse(options).Bind {
 		options = append([]string{"bind"}, options...)
 	}
-	return p.b.AddMount(&edits.Mount{Destination: path.Clean(m.Destination), Source: p.host.Path(m.Source), Type: "bind", Options: options,
-		Origin: edits.Origin{Source: edits.Injector, Request: item.Request, File: m.Key, Rule: grant.Rule}})
+	return p.b.AddMount(&edit.Mount{Destination: path.Clean(m.Destination), Source: p.host.Path(m.Source), Type: "bind", Options: options,
+		Origin: edit.Origin{Source: edit.Injector, Request: item.Request, File: m.Key, Rule: grant.Rule}})
 }

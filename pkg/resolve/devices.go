@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package resolve
+package engine
 
 import (
 	"cmp"
@@ -22,7 +22,7 @@ const vhostNet = "/dev/vhost-net"
 
 // deliverDevice adds the nodes of a PCI or vDPA device, if it was allocated to
 // this container.
-func (p *planner) deliverDevice(a *attachment.Attachment, origin edits.Origin, item *Item) error {
+func (p *planner) deliverDevice(a *attachment.Attachment, origin edit.Origin, item *Item) error {
 	if reason := unallocatedReason(a); reason != "" {
 		// An annotation of the whole pod also applies to containers without the device.
 		// An annotation of this container does not.
@@ -53,7 +53,7 @@ func (p *planner) deliverDevice(a *attachment.Attachment, origin edits.Origin, i
 		item.Rule = cmp.Or(item.Rule, grant.Rule)
 		origin.Rule, origin.Field = grant.Rule, n.From
 		mode := n.FileMode
-		d := edits.Device{Path: n.Path, HostPath: n.Path, Type: "c", Major: int64(n.Major), Minor: int64(n.Minor),
+		d := edit.Device{Path: n.Path, HostPath: n.Path, Type: "c", Major: int64(n.Major), Minor: int64(n.Minor),
 			FileMode: &mode, Access: "rw", Origin: origin}
 		if u := p.req.User; u != nil {
 			d.UID, d.GID = &u.UID, &u.GID
@@ -79,8 +79,8 @@ func (p *planner) deliverDevice(a *attachment.Attachment, origin edits.Origin, i
 // hasNode reports whether the container has the node already, from the device plugin
 // or the runtime.
 func (p *planner) hasNode(n sysfs.Node) bool {
-	return slices.ContainsFunc(p.req.Have.Devices, func(d edits.Device) bool {
-		return edits.SameContainerPath(d.Path, n.Path) && d.Type == "c" && d.Major == int64(n.Major) && d.Minor == int64(n.Minor)
+	return slices.ContainsFunc(p.req.Have.Devices, func(d edit.Device) bool {
+		return edit.SameContainerPath(d.Path, n.Path) && d.Type == "c" && d.Major == int64(n.Major) && d.Minor == int64(n.Minor)
 	})
 }
 

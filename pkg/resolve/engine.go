@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package resolve
+package engine
 
 import (
 	"cmp"
@@ -32,10 +32,10 @@ type Options struct {
 	Staged func() bool
 	// FindSocketDir returns the relation of a sandbox to the directory at a path below a canonical socket root;
 	// staging.SocketDirFinder returns such a function. nil means that every directory is foreign.
-	FindSocketDir func(sandboxID, root, rel string) (edits.DirState, error)
+	FindSocketDir func(sandboxID, root, rel string) (edit.DirState, error)
 	// SpecDirs, where not nil, replaces the configuration's directories.
 	SpecDirs []string
-	// Kubelet asks the kubelet; podresources.QueryPod is one. Without it the kubelet's allocations are
+	// Kubelet asks the kubelet; kubelet.QueryPod is one. Without it the kubelet's allocations are
 	// unknown.
 	Kubelet Kubelet
 	// Ledger records what pods have, for limits of pods. It is nil for a process that sees only one
@@ -80,7 +80,7 @@ func New(host hostfs.Root, cfg *config.Config, opts Options) (*Engine, error) {
 		opts.Staged = func() bool { return false }
 	}
 	if opts.FindSocketDir == nil {
-		opts.FindSocketDir = func(string, string, string) (edits.DirState, error) { return edits.ForeignDir, nil }
+		opts.FindSocketDir = func(string, string, string) (edit.DirState, error) { return edit.ForeignDir, nil }
 	}
 	if opts.CheckResponsive == nil {
 		opts.CheckResponsive = func(string) error { return nil }

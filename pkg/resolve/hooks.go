@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package resolve
+package engine
 
 import (
 	"maps"
@@ -63,8 +63,8 @@ func (p *planner) addHook(h *ocihook.Hook, asked bool, item *Item) error {
 	}
 	item.Rule = grant.Rule
 	for i, stage := range h.Stages {
-		p.b.AddHook(&edits.Hook{Stage: edits.Stage(stage), Path: h.Path, Args: h.Args, Env: h.Env, Timeout: h.Timeout,
-			Origin: edits.Origin{Source: edits.HooksDir, Request: item.Request, File: h.File, Field: "stages[" + strconv.Itoa(i) + "]", Rule: grant.Rule}})
+		p.b.AddHook(&edit.Hook{Stage: edit.Stage(stage), Path: h.Path, Args: h.Args, Env: h.Env, Timeout: h.Timeout,
+			Origin: edit.Origin{Source: edit.HooksDir, Request: item.Request, File: h.File, Field: "stages[" + strconv.Itoa(i) + "]", Rule: grant.Rule}})
 	}
 	return nil
 }
@@ -73,12 +73,12 @@ func (p *planner) addHook(h *ocihook.Hook, asked bool, item *Item) error {
 // oci-hooks(5). Mounts of the runtime itself do not count: they are in a directory named for the
 // sandbox or the container. Neither do the kubelet's, in the pod's directory.
 func hasBindMounts(req *Request) bool {
-	return slices.ContainsFunc(req.Have.Mounts, func(m edits.Mount) bool { return mountopt.IsBind(m.Type, m.Options) && !isImplied(req, &m) })
+	return slices.ContainsFunc(req.Have.Mounts, func(m edit.Mount) bool { return mountopt.IsBind(m.Type, m.Options) && !isImplied(req, &m) })
 }
 
 // isImplied reports whether the runtime or the kubelet added a mount. The destination alone does not show that: the pod's
 // author can mount a path of the host at any of them.
-func isImplied(req *Request, m *edits.Mount) bool {
+func isImplied(req *Request, m *edit.Mount) bool {
 	source := strings.Split(path.Clean(m.Source), "/")
 	isOf := func(id string) bool { return id != "" && slices.Contains(source, id) }
 	if isOf(req.SandboxID) || isOf(req.ContainerID) {
@@ -89,7 +89,7 @@ func isImplied(req *Request, m *edits.Mount) bool {
 		inPod = source[i+1:]
 	}
 	begins := func(path ...string) bool { return len(inPod) > len(path) && slices.Equal(inPod[:len(path)], path) }
-	switch edits.Clean(m.Destination) {
+	switch edit.Clean(m.Destination) {
 	case "/dev/shm":
 		return m.Source == "/dev/shm" && req.HostIPC
 	case "/etc/hosts":

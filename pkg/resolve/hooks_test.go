@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package resolve
+package engine
 
 import (
 	"fmt"
@@ -137,7 +137,7 @@ func TestEngineWithoutHooksDirs(t *testing.T) {
 func TestOnlyRequestedBindMountsCount(t *testing.T) {
 	const sandboxes = "/var/lib/containerd/io.containerd.grpc.v1.cri/sandboxes/SANDBOX/"
 	const pods = "/var/lib/kubelet/pods/UID/"
-	own := []edits.Mount{
+	own := []edit.Mount{
 		{Destination: "/proc", Source: "proc", Type: "proc"},
 		{Destination: "/dev", Source: "tmpfs", Type: "tmpfs"},
 		{Destination: "/etc/hostname", Source: sandboxes + "hostname", Type: "bind", Options: []string{"rbind", "ro"}},
@@ -149,32 +149,32 @@ func TestOnlyRequestedBindMountsCount(t *testing.T) {
 		{Destination: "/run/.containerenv", Source: "/run/containers/storage/overlay-containers/CONTAINER/userdata/.containerenv", Options: []string{"bind"}},
 	}
 	for name, tc := range map[string]struct {
-		extra edits.Mount
+		extra edit.Mount
 		want  bool
 		ipc   bool
 	}{
-		"no bind mount":                             {extra: edits.Mount{Destination: "/sys", Source: "sysfs", Type: "sysfs"}, want: false},
-		"the host's /dev/shm":                       {extra: edits.Mount{Destination: "/dev/shm", Source: "/dev/shm", Type: "bind"}, ipc: true},
-		"the host's /dev/shm in a pod with its own": {extra: edits.Mount{Destination: "/dev/shm", Source: "/dev/shm", Type: "bind"}, want: true},
-		"the host at /dev/termination-log":          {extra: edits.Mount{Destination: "/dev/termination-log", Source: "/", Type: "bind"}, want: true},
-		"the host at the token":                     {extra: edits.Mount{Destination: "/run/secrets/kubernetes.io/serviceaccount", Source: "/", Type: "bind"}, want: true},
-		"the host at /etc/hosts":                    {extra: edits.Mount{Destination: "/etc/hosts", Source: "/", Type: "bind"}, want: true},
-		"subPath at /dev/termination-log":           {extra: edits.Mount{Destination: "/dev/termination-log", Source: pods + "volume-subpaths/host/app/0", Type: "bind"}, want: true},
-		"subPath at the token":                      {extra: edits.Mount{Destination: "/var/run/secrets/kubernetes.io/serviceaccount", Source: pods + "volume-subpaths/host/app/0", Type: "bind"}, want: true},
-		"subPath at /etc/hosts":                     {extra: edits.Mount{Destination: "/etc/hosts", Source: pods + "volume-subpaths/host/app/0", Type: "bind"}, want: true},
-		"another container's log":                   {extra: edits.Mount{Destination: "/dev/termination-log", Source: pods + "containers/other/1a2b3c4d", Type: "bind"}, want: true},
-		"a path with ..":                            {extra: edits.Mount{Destination: "/dev/termination-log", Source: pods + "containers/app/../../../../../..", Type: "bind"}, want: true},
-		"a token in a Secret":                       {extra: edits.Mount{Destination: "/var/run/secrets/kubernetes.io/serviceaccount", Source: pods + "volumes/kubernetes.io~secret/t", Type: "bind"}},
-		"an emptyDir":                               {extra: edits.Mount{Destination: "/data", Source: pods + "volumes/kubernetes.io~empty-dir/data", Type: "bind"}, want: true},
-		"a hostPath":                                {extra: edits.Mount{Destination: "/data", Source: "/srv", Type: "bind"}, want: true},
-		"own /etc/hosts":                            {extra: edits.Mount{Destination: "/etc/hosts", Source: "/srv/hosts", Type: "bind"}, want: true},
-		"rbind option":                              {extra: edits.Mount{Destination: "/data", Source: "/srv", Options: []string{"rbind"}}, want: true},
-		"a tmpfs":                                   {extra: edits.Mount{Destination: "/data", Source: "tmpfs", Type: "tmpfs"}, want: false},
-		"ID within a name":                          {extra: edits.Mount{Destination: "/data", Source: "/srv/xSANDBOX", Type: "bind"}, want: true},
-		"another sandbox's ID":                      {extra: edits.Mount{Destination: "/data", Source: "/var/lib/containerd/io.containerd.grpc.v1.cri/sandboxes/OTHER/x", Type: "bind"}, want: true},
+		"no bind mount":                             {extra: edit.Mount{Destination: "/sys", Source: "sysfs", Type: "sysfs"}, want: false},
+		"the host's /dev/shm":                       {extra: edit.Mount{Destination: "/dev/shm", Source: "/dev/shm", Type: "bind"}, ipc: true},
+		"the host's /dev/shm in a pod with its own": {extra: edit.Mount{Destination: "/dev/shm", Source: "/dev/shm", Type: "bind"}, want: true},
+		"the host at /dev/termination-log":          {extra: edit.Mount{Destination: "/dev/termination-log", Source: "/", Type: "bind"}, want: true},
+		"the host at the token":                     {extra: edit.Mount{Destination: "/run/secrets/kubernetes.io/serviceaccount", Source: "/", Type: "bind"}, want: true},
+		"the host at /etc/hosts":                    {extra: edit.Mount{Destination: "/etc/hosts", Source: "/", Type: "bind"}, want: true},
+		"subPath at /dev/termination-log":           {extra: edit.Mount{Destination: "/dev/termination-log", Source: pods + "volume-subpaths/host/app/0", Type: "bind"}, want: true},
+		"subPath at the token":                      {extra: edit.Mount{Destination: "/var/run/secrets/kubernetes.io/serviceaccount", Source: pods + "volume-subpaths/host/app/0", Type: "bind"}, want: true},
+		"subPath at /etc/hosts":                     {extra: edit.Mount{Destination: "/etc/hosts", Source: pods + "volume-subpaths/host/app/0", Type: "bind"}, want: true},
+		"another container's log":                   {extra: edit.Mount{Destination: "/dev/termination-log", Source: pods + "containers/other/1a2b3c4d", Type: "bind"}, want: true},
+		"a path with ..":                            {extra: edit.Mount{Destination: "/dev/termination-log", Source: pods + "containers/app/../../../../../..", Type: "bind"}, want: true},
+		"a token in a Secret":                       {extra: edit.Mount{Destination: "/var/run/secrets/kubernetes.io/serviceaccount", Source: pods + "volumes/kubernetes.io~secret/t", Type: "bind"}},
+		"an emptyDir":                               {extra: edit.Mount{Destination: "/data", Source: pods + "volumes/kubernetes.io~empty-dir/data", Type: "bind"}, want: true},
+		"a hostPath":                                {extra: edit.Mount{Destination: "/data", Source: "/srv", Type: "bind"}, want: true},
+		"own /etc/hosts":                            {extra: edit.Mount{Destination: "/etc/hosts", Source: "/srv/hosts", Type: "bind"}, want: true},
+		"rbind option":                              {extra: edit.Mount{Destination: "/data", Source: "/srv", Options: []string{"rbind"}}, want: true},
+		"a tmpfs":                                   {extra: edit.Mount{Destination: "/data", Source: "tmpfs", Type: "tmpfs"}, want: false},
+		"ID within a name":                          {extra: edit.Mount{Destination: "/data", Source: "/srv/xSANDBOX", Type: "bind"}, want: true},
+		"another sandbox's ID":                      {extra: edit.Mount{Destination: "/data", Source: "/var/lib/containerd/io.containerd.grpc.v1.cri/sandboxes/OTHER/x", Type: "bind"}, want: true},
 	} {
 		r := &Request{SandboxID: "SANDBOX", ContainerID: "CONTAINER", PodUID: "UID", Container: "app", HostIPC: tc.ipc,
-			Have: edits.Existing{Mounts: append(append([]edits.Mount(nil), own...), tc.extra)}}
+			Have: edit.Existing{Mounts: append(append([]edit.Mount(nil), own...), tc.extra)}}
 		if got := hasBindMounts(r); got != tc.want {
 			t.Errorf("%s: %v", name, got)
 		}

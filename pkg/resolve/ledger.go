@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package resolve
+package engine
 
 import (
 	"maps"
@@ -121,7 +121,7 @@ func (p *planner) countUsage() policy.Usage {
 	set := p.b.Edits()
 	u := policy.Usage{CDI: len(p.devices), Devices: len(set.Devices), Hooks: len(set.Hooks)}
 	for i := range set.Mounts {
-		if s := set.Mounts[i].Origin.Source; s != edits.Attachment && s != edits.SourceJackfield {
+		if s := set.Mounts[i].Origin.Source; s != edit.Attachment && s != edit.SourceJackfield {
 			u.Mounts++
 		}
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package resolve
+package engine
 
 import (
 	"fmt"
@@ -29,7 +29,7 @@ func (p *planner) addNamedSocket(name string, item *Item) error {
 		path:      named.Path, own: named.At, field: "sockets.named." + name + ".path", await: named.Create == config.SocketWait,
 	}
 	item.File = p.opts.ConfigName
-	return p.deliverSocket(s, edits.Origin{Source: edits.Attachment, Request: item.Request, File: item.File}, item)
+	return p.deliverSocket(s, edit.Origin{Source: edit.Attachment, Request: item.Request, File: item.File}, item)
 }
 
 // unknownSocketError is for a name that the configuration does not have. Which sockets the node has is not for

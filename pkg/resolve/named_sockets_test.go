@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package resolve
+package engine
 
 import (
 	"context"
@@ -65,7 +65,7 @@ func viewOf(t *testing.T, p *Plan) ([]devices.Device, map[string]string) {
 func TestNamedSocketIsStaged(t *testing.T) {
 	h := newNamedHost(t, true, "")
 	p := h.resolve(newRequest(`[socket:spire, socket:admin, {device: "socket:db", optional: true}]`))
-	want := []edits.Socket{
+	want := []edit.Socket{
 		{Root: "/run/spire", Rel: "agent.sock", At: []string{"named/spire/agent.sock"}},
 		{Root: "/run/spire/private", Rel: "admin.sock", At: []string{"named/admin/admin.sock", "named/spire/admin.sock"}},
 		{Root: "/run/db", Rel: "db.sock", At: []string{"named/db/db.sock"}},
@@ -75,7 +75,7 @@ func TestNamedSocketIsStaged(t *testing.T) {
 		if !strings.Contains(k.From, "/etc/jackfield/config.yaml: sockets.named.") {
 			t.Errorf("socket from %q", k.From)
 		}
-		k.From, k.Access = "", edits.Access{}
+		k.From, k.Access = "", edit.Access{}
 	}
 	if d := cmp.Diff(want, p.Staging.Sockets); d != "" {
 		t.Errorf("sockets: -want +got\n%s", d)
@@ -123,7 +123,7 @@ func TestNamedSocketIsMountedAloneWithoutStaging(t *testing.T) {
 func TestNamedSocketIsDeliveredWhereItsOwnPathIsTaken(t *testing.T) {
 	h := newNamedHost(t, true, "")
 	r := newRequest("socket:spire")
-	r.Have = edits.Existing{Mounts: []edits.Mount{{Destination: "/run", Source: "/empty"}}}
+	r.Have = edit.Existing{Mounts: []edit.Mount{{Destination: "/run", Source: "/empty"}}}
 	p := h.resolve(r)
 	view, env := viewOf(t, p)
 	if env["JACKFIELD_SOCKET_SPIRE"] != "/var/run/jackfield/named/spire/agent.sock" || len(view) != 1 || view[0].Jackfield.OwnPath != "" ||
@@ -223,7 +223,7 @@ func TestRunningContainerKeepsNamedSocket(t *testing.T) {
 	r := newRequest("socket:spire")
 	r.Have.Mounts = created.Set.Mounts
 	for i := range r.Have.Mounts {
-		r.Have.Mounts[i].Origin = edits.Origin{}
+		r.Have.Mounts[i].Origin = edit.Origin{}
 	}
 	r.HasSocket = func(root, rel string) bool { return root == "/run/spire" && rel == "agent.sock" }
 	h.listen("/run/vsw/x")

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package resolve
+package engine
 
 import (
 	"context"
@@ -20,9 +20,9 @@ import (
 
 // Plan is what a container gets.
 type Plan struct {
-	Set     edits.Set        // the edits
-	Staging *edits.Container // what the edits need on the host; nil for nothing
-	Items   []Item           // one for each request, in order
+	Set     edit.Set        // the edits
+	Staging *edit.Container // what the edits need on the host; nil for nothing
+	Items   []Item          // one for each request, in order
 	// Usage is what the container gets, where a rule limits what its pod gets. The adapter keeps
 	// it for Ledger.Note after a restart.
 	Usage *policy.Usage
@@ -60,8 +60,8 @@ func (e *Engine) Explain(ctx context.Context, req *Request) (*Plan, error) {
 
 // DropGroups removes the additional groups for which reason returns a text, and adds the text to the notes of the requests.
 // It is for an adapter that cannot deliver groups.
-func (p *Plan) DropGroups(reason func(set *edits.Set, g *edits.GID) string) {
-	var kept []edits.GID
+func (p *Plan) DropGroups(reason func(set *edit.Set, g *edit.GID) string) {
+	var kept []edit.GID
 	for i := range p.Set.GIDs {
 		g := &p.Set.GIDs[i]
 		text := reason(&p.Set, g)
@@ -152,7 +152,7 @@ func (p *planner) plan(ctx context.Context, req *Request) bool {
 	if !asks && !slices.ContainsFunc(found, hasDevice) && len(allocated) == 0 && len(hooks) == 0 && err == nil {
 		return false
 	}
-	p.b = edits.NewBuilder(req.Have)
+	p.b = edit.NewBuilder(req.Have)
 	p.specs, p.devices = map[string]bool{}, map[string]bool{}
 	var wants annotation.Requests
 	if err == nil && annotated {
@@ -246,9 +246,9 @@ func (p *planner) result() (*Plan, error) {
 }
 
 // staging returns what the plan needs on the host.
-func (p *planner) staging() *edits.Container {
+func (p *planner) staging() *edit.Container {
 	if p.stage == nil {
-		p.stage = &edits.Container{ID: p.req.ContainerID, SandboxID: p.req.SandboxID}
+		p.stage = &edit.Container{ID: p.req.ContainerID, SandboxID: p.req.SandboxID}
 	}
 	return p.stage
 }
@@ -307,10 +307,10 @@ func (p *planner) inTime() error {
 
 // state is what a resolution has so far. It can return to an earlier one.
 type state struct {
-	b       edits.Builder
+	b       edit.Builder
 	specs   map[string]bool // CDI files whose spec-level edits are in the set
 	devices map[string]bool // CDI devices that are in the set
-	stage   *edits.Container
+	stage   *edit.Container
 	view    []viewEntry
 }
 

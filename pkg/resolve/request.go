@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package resolve
+package engine
 
 import (
 	"strings"
@@ -22,7 +22,7 @@ type Request struct {
 	Labels, Annotations    map[string]string // of the pod
 	User                   *User             // nil if unknown
 	UserNS                 *UserNS           // nil if it is the host's
-	Have                   edits.Existing    // what the container has without Jackfield
+	Have                   edit.Existing     // what the container has without Jackfield
 	HostIPC                bool              // the pod shares the host's IPC namespace
 	Args                   []string          // of its process
 	ContainerAnnotations   map[string]string // its own, in addition to the pod's
@@ -30,7 +30,7 @@ type Request struct {
 	// CanDeliver returns why the adapter cannot deliver the set's edits of a request (by
 	// Origin.Request), or nil. It is nil for an adapter that delivers everything. It is called
 	// for optional requests, which are then skipped; for required ones the adapter itself fails.
-	CanDeliver func(set *edits.Set, request string) error
+	CanDeliver func(set *edit.Set, request string) error
 	// FromManifest is set where Explain is asked about a manifest, which does not have the variables that the kubelet adds. Where there is no kubelet
 	// to ask either, Explain does not check resources. Without a sandbox it does not check the networks that an annotation lists.
 	FromManifest bool

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package resolve
+package engine
 
 import (
 	"context"
@@ -234,7 +234,7 @@ func TestUndeliverableOptionalRequestIsSkipped(t *testing.T) {
 	h := newHost(t, "enforce")
 	for devices, want := range map[string]Outcome{"[{device: vendor.com/net=b, optional: true}, vendor.com/net=a]": Skipped, "[vendor.com/net=b, vendor.com/net=a]": Injected} {
 		r := newRequest(devices)
-		r.CanDeliver = func(set *edits.Set, request string) error {
+		r.CanDeliver = func(set *edit.Set, request string) error {
 			for i := range set.Devices {
 				if o := &set.Devices[i].Origin; o.Request == request && strings.Contains(request, "net=b") {
 					return fmt.Errorf("%s: not here: %w", o, errdefs.ErrNotImplemented)
@@ -313,7 +313,7 @@ func TestDialectChangesMeaningOfDeviceInfo(t *testing.T) {
 	h.writeInfo("6wind", "net2", vhostUserInfo("server", "/run/6wind/s"))
 	h.wantRefusal(newRequest(""), errdefs.IsFailedPrecondition, "6wind", "/run/6wind/s")
 	r := newRequest("")
-	r.Have.Mounts = []edits.Mount{{Destination: "/run/6wind", Source: "/x"}}
+	r.Have.Mounts = []edit.Mount{{Destination: "/run/6wind", Source: "/x"}}
 	if got := planEnv(h.resolve(r))["JACKFIELD_NET2_SOCKET"]; got != "/run/6wind/s" {
 		t.Errorf("socket is %q", got)
 	}
@@ -325,7 +325,7 @@ func TestSocketIsNotMountedAtOwnPathOverOtherMounts(t *testing.T) {
 	h.writeInfo("one", "net1", vhostUserInfo("client", "/var/run/vsw/p1/s"))
 	for dst, want := range map[string]bool{"/data": true, "/run/vsw/p1": false, "/run/vsw": false, "/var/run/vsw/p1/x": false, "/var": false} {
 		r := newRequest("")
-		r.Have.Mounts = []edits.Mount{{Destination: dst, Source: "/volume"}}
+		r.Have.Mounts = []edit.Mount{{Destination: dst, Source: "/volume"}}
 		p := h.resolve(r)
 		own := false
 		for _, m := range p.Set.Mounts {
@@ -363,12 +363,12 @@ func TestSocketOfTwoNetworksIsOnceAtItsOwnPath(t *testing.T) {
 
 func TestReservedDirectories(t *testing.T) {
 	for _, d := range []string{"/", "/etc", "/etc/x", "/usr/lib/x", "/lib", "/lib64/x", "/libexec", "/proc/1", "/dev/vfio", "/run", "/var/run", "/tmp", "/home", "/var/lib", "/../etc"} {
-		if reserved.DirInContainer(edits.Clean(d)) == "" {
+		if reserved.DirInContainer(edit.Clean(d)) == "" {
 			t.Errorf("%s is not reserved", d)
 		}
 	}
 	for _, d := range []string{"/run/x", "/var/run/vsw/p", "/opt/x", "/data", "/tmp/x", "/etcetera"} {
-		if r := reserved.DirInContainer(edits.Clean(d)); r != "" {
+		if r := reserved.DirInContainer(edit.Clean(d)); r != "" {
 			t.Errorf("%s is reserved for %s", d, r)
 		}
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package resolve
+package engine
 
 import (
 	"cmp"
@@ -33,7 +33,7 @@ func (e *Engine) ResolveRunning(ctx context.Context, req *Request) (*Plan, error
 		return nil, &Error{Container: req.Name(), Errs: []error{err}}
 	}
 	p := &planner{Engine: e, ctx: ctx, req: *req, subject: Subject(req)}
-	p.b = edits.NewBuilder(edits.Existing{Mounts: req.Have.Mounts})
+	p.b = edit.NewBuilder(edit.Existing{Mounts: req.Have.Mounts})
 	p.phase = phase{
 		timeout: "out of time", isolatesFailures: true, awaitsSockets: true,
 		noMount:  "the container was running when the network came",

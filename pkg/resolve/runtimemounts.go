@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package resolve
+package engine
 
 import (
 	"slices"
@@ -31,14 +31,14 @@ func (r *Request) MarkRuntimeMounts() {
 // sandbox or the container. Containers of one pod can share those of another sandbox: containerd has them below
 // io.containerd.grpc.v1.cri/sandboxes, CRI-O below overlay-containers. A pod's author who mounts such a path there loses
 // only that mount, to a device that the pod requests.
-func isRuntimeMount(req *Request, m *edits.Mount) bool {
+func isRuntimeMount(req *Request, m *edit.Mount) bool {
 	if !mountopt.IsBind(m.Type, m.Options) {
-		return slices.Contains(runtimeFileSystems, edits.Clean(m.Destination))
+		return slices.Contains(runtimeFileSystems, edit.Clean(m.Destination))
 	}
 	if hasDirectory(m.Source, req.SandboxID) || hasDirectory(m.Source, req.ContainerID) {
 		return true
 	}
-	destination := edits.Clean(m.Destination)
+	destination := edit.Clean(m.Destination)
 	if m.Source == "/dev/shm" && destination == "/dev/shm" { // of a pod that shares the host's IPC namespace
 		return true
 	}

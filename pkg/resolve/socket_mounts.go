@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package resolve
+package engine
 
 import (
 	"fmt"
@@ -18,15 +18,15 @@ import (
 // stageSocket has the socket bound in the staging directory, which the container
 // has at ContainerDir. Its directory there is also mounted at its own path, so that a socket that
 // is bound later appears at both. created is the directory of a socket that the application creates.
-func (p *planner) stageSocket(s *socket, created edits.SocketDir) error {
+func (p *planner) stageSocket(s *socket, created edit.SocketDir) error {
 	mountPoint := s.mountPoint()
-	dir := edits.Dir{Path: mountPoint}
+	dir := edit.Dir{Path: mountPoint}
 	stage := p.staging()
 	byHost := s.creator == config.SideHost
 	if byHost {
 		// DPDK's memif client refuses a directory that it cannot write to.
 		dir.Scratch = s.isMemif()
-		stage.Sockets = append(slices.Clip(stage.Sockets), edits.Socket{
+		stage.Sockets = append(slices.Clip(stage.Sockets), edit.Socket{
 			Root: s.at.canonical, Rel: s.at.rel, At: []string{path.Join(mountPoint, path.Base(s.own))}, From: s.source(), Access: s.access, Await: s.await,
 		})
 	} else {
@@ -63,11 +63,11 @@ func (p *planner) bindInSharedDir(s *socket, with string) error {
 	s.ownPath = s.own
 	if !stage.HasDir(with) {
 		// Of an interface that the running container no longer has.
-		stage.Dirs = append(stage.Dirs, edits.Dir{Path: with})
+		stage.Dirs = append(stage.Dirs, edit.Dir{Path: with})
 	}
 	switch {
-	case slices.ContainsFunc(stage.Sockets, func(k edits.Socket) bool { return slices.Contains(k.At, place) }): // by another network
-	case !slices.ContainsFunc(stage.SocketDirs, func(d edits.SocketDir) bool { return d.At == with }):
+	case slices.ContainsFunc(stage.Sockets, func(k edit.Socket) bool { return slices.Contains(k.At, place) }): // by another network
+	case !slices.ContainsFunc(stage.SocketDirs, func(d edit.SocketDir) bool { return d.At == with }):
 		stage.Sockets[last].At = append(stage.Sockets[last].At, place)
 	case s.named != "":
 		s.ownPath = ""
@@ -79,8 +79,8 @@ func (p *planner) bindInSharedDir(s *socket, with string) error {
 // stagedAt returns the directory of the staging directory that is mounted at dst.
 func (p *planner) stagedAt(dst string) (dir string, ok bool) {
 	base := p.stagingSource("") + "/"
-	p.b.Mounts(func(m *edits.Mount) bool {
-		if edits.SameContainerPath(m.Destination, dst) {
+	p.b.Mounts(func(m *edit.Mount) bool {
+		if edit.SameContainerPath(m.Destination, dst) {
 			dir, ok = strings.CutPrefix(m.Source, base)
 		}
 		return !ok
@@ -91,16 +91,16 @@ func (p *planner) stagedAt(dst string) (dir string, ok bool) {
 // stagingSource returns the path of a directory of the container's staging directory on the
 // machine.
 func (p *planner) stagingSource(dir string) string {
-	return p.host.Path(edits.ContainerDir(p.cfg.StateDir, p.req.ContainerID) + "/" + dir)
+	return p.host.Path(edit.ContainerDir(p.cfg.StateDir, p.req.ContainerID) + "/" + dir)
 }
 
 // stagedMount mounts a part of the staging directory, with what is mounted in it now and later.
-func (p *planner) stagedMount(dst, dir string, writable bool, origin edits.Origin) *edits.Mount {
+func (p *planner) stagedMount(dst, dir string, writable bool, origin edit.Origin) *edit.Mount {
 	access := "ro"
 	if writable {
 		access = "rw"
 	}
-	return &edits.Mount{Destination: dst, Source: p.stagingSource(dir), Type: "bind", Origin: origin,
+	return &edit.Mount{Destination: dst, Source: p.stagingSource(dir), Type: "bind", Origin: origin,
 		Options: []string{"rbind", access, "rslave", "nosuid", "nodev", "noexec"}}
 }
 
@@ -109,7 +109,7 @@ func (p *planner) stagedMount(dst, dir string, writable bool, origin edits.Origi
 // bindSocketDir has the runtime bind the directory of a socket.
 func (p *planner) bindSocketDir(s *socket, access string) error {
 	mountPoint := s.mountPoint()
-	p.staging().Dirs = append(p.staging().Dirs, edits.Dir{Path: mountPoint})
+	p.staging().Dirs = append(p.staging().Dirs, edit.Dir{Path: mountPoint})
 	return p.bindTwice(s, path.Join(s.at.canonical, path.Dir(s.at.rel)), mountPoint, path.Dir(s.own), access)
 }
 
@@ -117,7 +117,7 @@ func (p *planner) bindSocketDir(s *socket, access string) error {
 // policy grants that, otherwise alone.
 func (p *planner) bindHostSocket(s *socket) error {
 	stage := p.staging()
-	held := edits.Socket{Root: s.at.canonical, Rel: s.at.rel, From: s.source(), Access: s.access}
+	held := edit.Socket{Root: s.at.canonical, Rel: s.at.rel, From: s.source(), Access: s.access}
 	whole, why := false, "which is the socket root that all pods share"
 	switch {
 	case s.named != "":
@@ -128,7 +128,7 @@ func (p *planner) bindHostSocket(s *socket) error {
 		if err != nil {
 			return s.fieldError(err)
 		}
-		whole = d.state == edits.OwnDir || d.refusal == nil && !d.grant.Audited
+		whole = d.state == edit.OwnDir || d.refusal == nil && !d.grant.Audited
 	}
 	if whole {
 		stage.Sockets = append(stage.Sockets, held)
@@ -137,7 +137,7 @@ func (p *planner) bindHostSocket(s *socket) error {
 	mountPoint := s.mountPoint()
 	relative := path.Join(mountPoint, path.Base(s.own))
 	held.At = []string{relative}
-	stage.Dirs = append(stage.Dirs, edits.Dir{Path: mountPoint})
+	stage.Dirs = append(stage.Dirs, edit.Dir{Path: mountPoint})
 	stage.Sockets = append(stage.Sockets, held)
 	err := p.bindTwice(s, path.Join(s.at.canonical, s.at.rel), relative, s.own, "ro")
 	s.addNote("the socket is mounted without its directory, " + why + ": the container loses it when the host re-creates it")
@@ -147,7 +147,7 @@ func (p *planner) bindHostSocket(s *socket) error {
 // bindTwice has the runtime mount a source at a path below ContainerDir and, where that
 // is safe, at the device-info's own path.
 func (p *planner) bindTwice(s *socket, source, relative, own, access string) error {
-	m := edits.Mount{Destination: path.Join(ContainerDir, relative), Source: p.host.Path(source), Type: "bind",
+	m := edit.Mount{Destination: path.Join(ContainerDir, relative), Source: p.host.Path(source), Type: "bind",
 		Options: []string{"bind", access, "rprivate", "nosuid", "nodev", "noexec"}, Origin: s.origin}
 	if err := p.b.AddMount(&m); err != nil {
 		return err
@@ -160,7 +160,7 @@ func (p *planner) bindTwice(s *socket, source, relative, own, access string) err
 }
 
 // mountOwnPath mounts a socket at the device-info's own path, or notes why it cannot.
-func (p *planner) mountOwnPath(s *socket, m *edits.Mount) error {
+func (p *planner) mountOwnPath(s *socket, m *edit.Mount) error {
 	reason := p.noMount
 	if reason == "" {
 		reason = p.ownPathReason(m)
@@ -174,22 +174,22 @@ func (p *planner) mountOwnPath(s *socket, m *edits.Mount) error {
 }
 
 // ownPathReason returns what a mount at the socket's own path would hide, or "".
-func (p *planner) ownPathReason(m *edits.Mount) string {
-	dst := edits.Clean(m.Destination)
+func (p *planner) ownPathReason(m *edit.Mount) string {
+	dst := edit.Clean(m.Destination)
 	if dir := reserved.DirInContainer(dst); dir != "" {
 		return "a mount at " + m.Destination + " could hide what the image or the system has in " + dir
 	}
-	if view := edits.Clean(ContainerDir); edits.IsUnder(view, dst) || edits.IsUnder(dst, view) {
+	if view := edit.Clean(ContainerDir); edit.IsUnder(view, dst) || edit.IsUnder(dst, view) {
 		return m.Destination + " overlaps " + ContainerDir
 	}
 	reason := ""
-	p.b.Mounts(func(have *edits.Mount) bool {
-		at := edits.Clean(have.Destination)
+	p.b.Mounts(func(have *edit.Mount) bool {
+		at := edit.Clean(have.Destination)
 		switch {
 		case at == dst && have.Source == m.Source && have.Origin.Source == m.Origin.Source:
 			// The directory of another socket of this pod, at its own path already.
 			return true
-		case edits.IsUnder(dst, at), at != "/" && edits.IsUnder(at, dst),
+		case edit.IsUnder(dst, at), at != "/" && edit.IsUnder(at, dst),
 			// A volume at /var has a /var/run of its own.
 			at == "/var" && strings.HasPrefix(m.Destination, "/var/"):
 			reason = "the container has a mount at " + have.Destination

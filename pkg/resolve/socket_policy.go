@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package resolve
+package engine
 
 import (
 	"fmt"
@@ -53,7 +53,7 @@ func (p *planner) spellings(at socketPath) policy.SocketPath {
 // created for the sandbox, or if policy grants everything below it: the container gets
 // what else is in it, now or later.
 type dirDecision struct {
-	state   edits.DirState
+	state   edit.DirState
 	grant   policy.Grant // of everything below it
 	refusal error        // why policy does not grant everything below it; nil if it does
 }
@@ -72,8 +72,8 @@ func (p *planner) decideDir(s *socket) (d dirDecision, err error) {
 
 // applicationDir returns the directory of a socket that the application creates, or
 // why it cannot be delivered.
-func (p *planner) applicationDir(s *socket, item *Item) (edits.SocketDir, error) {
-	dir := edits.SocketDir{Root: s.at.canonical, Rel: path.Dir(s.at.rel), Access: s.access, From: s.source()}
+func (p *planner) applicationDir(s *socket, item *Item) (edit.SocketDir, error) {
+	dir := edit.SocketDir{Root: s.at.canonical, Rel: path.Dir(s.at.rel), Access: s.access, From: s.source()}
 	if dir.Rel == "." {
 		return dir, s.fieldError(fmt.Errorf("socket %q lies in the socket root %q itself, which all pods share; "+
 			"each attachment needs a directory of its own below it: %w", s.path, s.at.root, errdefs.ErrFailedPrecondition))
@@ -86,7 +86,7 @@ func (p *planner) applicationDir(s *socket, item *Item) (edits.SocketDir, error)
 		d.refusal = &RequestError{Err: d.refusal, Explanation: fmt.Sprintf("the application makes this socket, and its directory %q existed before the pod: "+
 			"all that is in it would be handed over, and a directory of the pod's own would not need that", path.Dir(s.path))}
 	}
-	if d.state == edits.ForeignDir {
+	if d.state == edit.ForeignDir {
 		switch {
 		case d.refusal == nil:
 			item.noteGrant(d.grant)

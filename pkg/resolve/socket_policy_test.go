@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package resolve
+package engine
 
 import (
 	"os"
@@ -130,7 +130,7 @@ func TestSocketIsMountedAloneIfDirectoryIsNotGranted(t *testing.T) {
 			source, inside, own, at = filepath.Dir(source), filepath.Dir(inside), filepath.Dir(own), nil
 		}
 		for _, dst := range []string{inside, own} {
-			if !slices.ContainsFunc(p.Set.Mounts, func(m edits.Mount) bool { return m.Source == source && m.Destination == dst }) {
+			if !slices.ContainsFunc(p.Set.Mounts, func(m edit.Mount) bool { return m.Source == source && m.Destination == dst }) {
 				t.Errorf("%s: no mount of %s at %s: %+v", path, source, dst, p.Set.Mounts)
 			}
 		}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package resolve
+package engine
 
 import (
 	"fmt"
@@ -31,9 +31,9 @@ type socket struct {
 	await   bool // it may appear after the container was created
 
 	// What deliverSocket finds out.
-	origin edits.Origin
-	at     socketPath   // of path
-	access edits.Access // of the container's user
+	origin edit.Origin
+	at     socketPath  // of path
+	access edit.Access // of the container's user
 }
 
 // socketOf returns the socket that an attachment's device-info describes, read in
@@ -91,7 +91,7 @@ func (s *socket) fieldError(err error) error {
 }
 
 // deliverSocket adds a socket and its entry in the container's view.
-func (p *planner) deliverSocket(s *socket, origin edits.Origin, item *Item) error {
+func (p *planner) deliverSocket(s *socket, origin edit.Origin, item *Item) error {
 	s.origin = origin
 	s.origin.Field = s.field
 	before := p.b.Changes()
@@ -157,7 +157,7 @@ func (p *planner) placeSocket(s *socket, item *Item) (err error) {
 	if s.access, err = p.socketAccess(); err != nil {
 		return s.fieldError(err)
 	}
-	var dir edits.SocketDir
+	var dir edit.SocketDir
 	if s.creator == config.SideApplication {
 		if dir, err = p.applicationDir(s, item); err != nil {
 			return err
@@ -177,8 +177,8 @@ func (p *planner) placeSocket(s *socket, item *Item) (err error) {
 // path in the container. The writer of the device-info mounts the directory there.
 func (p *planner) checkContainerPath(s *socket, item *Item) error {
 	covered := false
-	p.b.Mounts(func(m *edits.Mount) bool {
-		covered = covered || m.Destination != "/" && edits.IsUnder(m.Destination, s.path)
+	p.b.Mounts(func(m *edit.Mount) bool {
+		covered = covered || m.Destination != "/" && edit.IsUnder(m.Destination, s.path)
 		return !covered
 	})
 	switch {
@@ -220,11 +220,11 @@ func (p *planner) checkHostSocket(s *socket, item *Item) error {
 }
 
 // socketAccess returns how the container's user gets access to sockets.
-func (p *planner) socketAccess() (edits.Access, error) {
-	a := edits.Access{Method: edits.AccessMethod(p.cfg.Sockets.Access), Label: p.cfg.Sockets.SELinuxLabel}
+func (p *planner) socketAccess() (edit.Access, error) {
+	a := edit.Access{Method: edit.AccessMethod(p.cfg.Sockets.Access), Label: p.cfg.Sockets.SELinuxLabel}
 	u, err := p.hostUser()
 	if u != nil {
-		a.User = &edits.User{UID: u.UID, GID: u.GID}
+		a.User = &edit.User{UID: u.UID, GID: u.GID}
 	}
 	return a, err
 }

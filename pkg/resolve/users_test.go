@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package resolve
+package engine
 
 import (
 	"strings"
@@ -30,23 +30,23 @@ func TestSocketsAreAccessibleToContainerUser(t *testing.T) {
 		name, sockets string
 		user          *User
 		ns            *UserNS
-		want          *edits.User
-		method        edits.AccessMethod
+		want          *edit.User
+		method        edit.AccessMethod
 		err           string
 	}{
 		{name: "no user known"},
-		{name: "user of the configuration", sockets: `user: "1000:1001"`, want: &edits.User{UID: 1000, GID: 1001}},
-		{name: "configuration without a group", sockets: `user: "1000", access: owner`, want: &edits.User{UID: 1000, GID: 1000}, method: edits.ByOwner},
-		{name: "runtime overrides the configuration", sockets: `user: "1000:1001", access: group`, user: &User{UID: 5, GID: 6}, want: &edits.User{UID: 5, GID: 6}, method: edits.ByGroup},
-		{name: "root of a user namespace", ns: &UserNS{PID: 77}, want: &edits.User{UID: 200000, GID: 300000}},
-		{name: "user of a user namespace", user: &User{UID: 1000, GID: 7}, ns: &UserNS{PID: 77}, want: &edits.User{UID: 201000, GID: 300007}},
-		{name: "user of the configuration in a user namespace", sockets: `user: "1000:1001"`, ns: &UserNS{PID: 77}, want: &edits.User{UID: 201000, GID: 301001}},
+		{name: "user of the configuration", sockets: `user: "1000:1001"`, want: &edit.User{UID: 1000, GID: 1001}},
+		{name: "configuration without a group", sockets: `user: "1000", access: owner`, want: &edit.User{UID: 1000, GID: 1000}, method: edit.ByOwner},
+		{name: "runtime overrides the configuration", sockets: `user: "1000:1001", access: group`, user: &User{UID: 5, GID: 6}, want: &edit.User{UID: 5, GID: 6}, method: edit.ByGroup},
+		{name: "root of a user namespace", ns: &UserNS{PID: 77}, want: &edit.User{UID: 200000, GID: 300000}},
+		{name: "user of a user namespace", user: &User{UID: 1000, GID: 7}, ns: &UserNS{PID: 77}, want: &edit.User{UID: 201000, GID: 300007}},
+		{name: "user of the configuration in a user namespace", sockets: `user: "1000:1001"`, ns: &UserNS{PID: 77}, want: &edit.User{UID: 201000, GID: 301001}},
 		{name: "user without a mapping", user: &User{UID: 65536}, ns: &UserNS{PID: 77}, err: "has no mapping to the host in /proc/77/uid_map"},
 		{name: "mappings of config.json", user: &User{UID: 1000, GID: 7}, ns: &UserNS{UIDs: []hostfs.IDMap{{Inside: 0, Outside: 5, Size: 1}, {Inside: 1, Outside: 100000, Size: 65535}}, GIDs: []hostfs.IDMap{{Inside: 0, Outside: 200000, Size: 65536}}},
-			want: &edits.User{UID: 100999, GID: 200007}},
+			want: &edit.User{UID: 100999, GID: 200007}},
 		{name: "user outside the mappings of config.json", user: &User{UID: 1000}, ns: &UserNS{UIDs: []hostfs.IDMap{{Inside: 0, Outside: 5, Size: 1}}}, err: "has no mapping to the host in uidMappings"},
 		{name: "no group mappings in config.json", ns: &UserNS{UIDs: []hostfs.IDMap{{Inside: 0, Outside: 5, Size: 1}}}, err: "has no mapping to the host in gidMappings"},
-		{name: "process overrides the mappings of config.json", ns: &UserNS{PID: 77, UIDs: []hostfs.IDMap{{Inside: 0, Outside: 5, Size: 1}}}, want: &edits.User{UID: 200000, GID: 300000}},
+		{name: "process overrides the mappings of config.json", ns: &UserNS{PID: 77, UIDs: []hostfs.IDMap{{Inside: 0, Outside: 5, Size: 1}}}, want: &edit.User{UID: 200000, GID: 300000}},
 		{name: "runtime reports no process", ns: &UserNS{}, err: "the runtime names no process"},
 		{name: "process in another PID namespace", ns: &UserNS{PID: 76}, err: "hostPID: true"},
 		{name: "process of the host", ns: &UserNS{PID: 78}, err: "number processes differently"},
@@ -73,7 +73,7 @@ func TestSocketsAreAccessibleToContainerUser(t *testing.T) {
 				must(t, err)
 				method := c.method
 				if method == "" {
-					method = edits.ByACL
+					method = edit.ByACL
 				}
 				for _, k := range plan.Staging.Sockets {
 					if (k.Access.User == nil) != (c.want == nil) || c.want != nil && *k.Access.User != *c.want || k.Access.Method != method {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package resolve
+package engine
 
 import (
 	"bytes"
@@ -40,7 +40,7 @@ func ReadView(host hostfs.Root, stateDir, containerID string) []byte {
 
 // LoadView is ReadView with the reason why there is no content; errdefs.ErrNotFound for a container without one.
 func LoadView(host hostfs.Root, stateDir, containerID string) ([]byte, error) {
-	return host.ReadFile(path.Join(edits.ContainerDir(stateDir, containerID), ViewFile), maxView)
+	return host.ReadFile(path.Join(edit.ContainerDir(stateDir, containerID), ViewFile), maxView)
 }
 
 // viewEntry is one attachment in devices.json.
@@ -110,11 +110,11 @@ func (p *planner) addView() error {
 	if err != nil {
 		return err
 	}
-	origin := edits.Origin{Source: edits.SourceJackfield, Request: "devices.json"}
-	env := []edits.Env{{Name: devices.FileVariable, Value: path.Join(ContainerDir, ViewFile)}}
+	origin := edit.Origin{Source: edit.SourceJackfield, Request: "devices.json"}
+	env := []edit.Env{{Name: devices.FileVariable, Value: path.Join(ContainerDir, ViewFile)}}
 	for i := range list {
 		for _, v := range list[i].Variables(p.view[i].names()...) {
-			env = append(env, edits.Env{Name: v.Name, Value: v.Value})
+			env = append(env, edit.Env{Name: v.Name, Value: v.Value})
 		}
 	}
 	for _, e := range env {
@@ -153,7 +153,7 @@ func (p *planner) addViewFile() ([]devices.Device, error) {
 	if err != nil {
 		return nil, fmt.Errorf("write %s: %w", ViewFile, err)
 	}
-	p.staging().Files = append(p.staging().Files, edits.File{Name: ViewFile, Data: data})
+	p.staging().Files = append(p.staging().Files, edit.File{Name: ViewFile, Data: data})
 	return list, nil
 }
 

@@ -20,16 +20,16 @@ const (
 )
 
 // needsGrant reports whether the user needs a grant: root does not.
-func needsGrant(a *edits.Access) bool { return a.Method != "" && a.User != nil && a.User.UID != 0 }
+func needsGrant(a *edit.Access) bool { return a.Method != "" && a.User != nil && a.User.UID != 0 }
 
 // isOwner reports whether the user owns a file and has these permissions as its owner.
-func isOwner(a *edits.Access, now ownership, rights uint32) bool {
+func isOwner(a *edit.Access, now ownership, rights uint32) bool {
 	return now.UID == a.User.UID && now.Mode>>6&rights == rights
 }
 
 // setSocketLabel sets the SELinux label of the socket of a descriptor, if one is configured and SELinux
 // is on.
-func setSocketLabel(a *edits.Access, fd int) error {
+func setSocketLabel(a *edit.Access, fd int) error {
 	if a.Label == "" || !hostfs.SELinuxEnabled() {
 		return nil
 	}
@@ -47,13 +47,13 @@ func mayUse(now ownership, rights uint32, err error) bool {
 
 // grantCreate grants the user permission to create files in the directory of a descriptor. The
 // directory is removed with the sandbox, so nothing is recorded and nobody inherits the access.
-func grantCreate(a *edits.Access, fd int) error {
+func grantCreate(a *edit.Access, fd int) error {
 	_, now, err := inspectFile(fd)
 	if err != nil || !needsGrant(a) || isOwner(a, now, createRights) {
 		return err
 	}
 	method := a.Method
-	if method == edits.ByACL {
+	if method == edit.ByACL {
 		err := addACLUser(hostfs.DescriptorPath(fd), a.User.UID, createRights)
 		if err == nil || mayUse(now, createRights, err) {
 			return nil
@@ -61,7 +61,7 @@ func grantCreate(a *edits.Access, fd int) error {
 		if !errors.Is(err, unix.EOPNOTSUPP) {
 			return fmt.Errorf("grant user %d access to the directory by its ACL: %w", a.User.UID, err)
 		}
-		method = edits.ByGroup
+		method = edit.ByGroup
 	}
 	want, err := grantIn(a, now, method, "directory", createRights)
 	if err != nil {
@@ -78,8 +78,8 @@ type ownership struct {
 }
 
 // grantIn returns an ownership with which the user has access, as the owner or by the group.
-func grantIn(a *edits.Access, now ownership, method edits.AccessMethod, what string, rights uint32) (ownership, error) {
-	if method == edits.ByOwner {
+func grantIn(a *edit.Access, now ownership, method edit.AccessMethod, what string, rights uint32) (ownership, error) {
+	if method == edit.ByOwner {
 		return ownership{a.User.UID, now.GID, now.Mode | rights<<6}, nil
 	}
 	if a.User.GID == 0 {

@@ -47,7 +47,7 @@ func TestGrantByEachMethod(t *testing.T) {
 	must(t, os.Chmod(n.path("run/jackfield"), 0o755)) // other users can enter the directory
 	must(t, os.Chmod(n.path("run/jackfield/containers"), 0o755))
 	must(t, os.Chmod(n.dir, 0o755))
-	for method, other := range map[edits.AccessMethod]bool{edits.ByACL: false, edits.ByGroup: true, edits.ByOwner: false} {
+	for method, other := range map[edit.AccessMethod]bool{edit.ByACL: false, edit.ByGroup: true, edit.ByOwner: false} {
 		t.Run(string(method), func(t *testing.T) {
 			rel := "p-" + string(method) + "/a.sock"
 			made := func() {
@@ -56,7 +56,7 @@ func TestGrantByEachMethod(t *testing.T) {
 			}
 			made()
 			c := newContainer("c-"+string(method), "s1", rel)
-			c.Sockets[0].Access = edits.Access{Method: method, User: &edits.User{UID: 1234, GID: 4321}}
+			c.Sockets[0].Access = edit.Access{Method: method, User: &edit.User{UID: 1234, GID: 4321}}
 			at := n.stagedPath(c.ID, "net/net1/a.sock")
 			if canWrite(t, 1234, 4321, n.path("run/vsw/"+rel)) {
 				t.Fatal("the user could write the socket before")

@@ -52,8 +52,8 @@ func TestOnlySocketsBelowTheRootAreBound(t *testing.T) {
 // A tenant that can write a socket directory cannot replace the host's socket in another pod.
 func TestSocketInDirectoryOfAnotherSandboxIsRefused(t *testing.T) {
 	n := newNode(t)
-	must(t, n.Prepare(edits.Container{ID: "c1", SandboxID: "s1", Dirs: []edits.Dir{{Path: "net/net1"}},
-		SocketDirs: []edits.SocketDir{{Root: "/run/vsw", Rel: "tenant", At: "net/net1"}}}))
+	must(t, n.Prepare(edit.Container{ID: "c1", SandboxID: "s1", Dirs: []edit.Dir{{Path: "net/net1"}},
+		SocketDirs: []edit.SocketDir{{Root: "/run/vsw", Rel: "tenant", At: "net/net1"}}}))
 	n.listen("run/vsw/tenant/a.sock", "tenant")
 	if err := n.Prepare(newContainer("c2", "s2", "tenant/a.sock")); !errdefs.IsConflict(err) {
 		t.Errorf("another pod: %v", err)
@@ -67,8 +67,8 @@ func TestSocketInDirectoryOfAnotherSandboxIsRefused(t *testing.T) {
 func TestTenantInItsOwnDirectoryReachesNothingElse(t *testing.T) {
 	n := newNode(t)
 	n.listen("outside/secret.sock", "secret")
-	must(t, n.Prepare(edits.Container{ID: "app", SandboxID: "evil", Dirs: []edits.Dir{{Path: "net/net1"}},
-		SocketDirs: []edits.SocketDir{{Root: "/run/vsw", Rel: "evil", At: "net/net1"}}}))
+	must(t, n.Prepare(edit.Container{ID: "app", SandboxID: "evil", Dirs: []edit.Dir{{Path: "net/net1"}},
+		SocketDirs: []edit.SocketDir{{Root: "/run/vsw", Rel: "evil", At: "net/net1"}}}))
 	n.listen("run/vsw/evil/a.sock", "evil")
 	must(t, n.Prepare(newContainer("victim", "evil", "evil/a.sock")))
 	n.listen("run/vsw/good/b.sock", "good")

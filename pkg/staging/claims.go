@@ -17,30 +17,30 @@ import (
 
 // FindSocketDir returns the relation of a sandbox to the directory at a path below a canonical
 // socket root. stateDir and owner are those of the store that will deliver the directory.
-func FindSocketDir(host hostfs.Root, stateDir, owner, sandboxID, root, rel string) (edits.DirState, error) {
+func FindSocketDir(host hostfs.Root, stateDir, owner, sandboxID, root, rel string) (edit.DirState, error) {
 	fd, err := openBelowRoot(host, root, rel, unix.O_PATH|unix.O_DIRECTORY)
 	if errors.Is(err, unix.ENOENT) {
 		_, err = host.StatNoSymlinks(root) // without its root, it cannot be created
-		return edits.MissingDir, err
+		return edit.MissingDir, err
 	}
 	if err != nil {
-		return edits.ForeignDir, err
+		return edit.ForeignDir, err
 	}
 	defer unix.Close(fd)
 	id, err := claims.IdentityOf(fd)
 	if err != nil {
-		return edits.ForeignDir, err
+		return edit.ForeignDir, err
 	}
 	own, err := claims.Open(host, claimsPath(stateDir, owner)).Created(filepath.Join(root, rel), sandboxID, id)
 	if err != nil || !own {
-		return edits.ForeignDir, err
+		return edit.ForeignDir, err
 	}
-	return edits.OwnDir, nil
+	return edit.OwnDir, nil
 }
 
 // SocketDirFinder returns FindSocketDir for the store of a state directory and owner.
-func SocketDirFinder(host hostfs.Root, stateDir, owner string) func(sandboxID, root, rel string) (edits.DirState, error) {
-	return func(sandboxID, root, rel string) (edits.DirState, error) {
+func SocketDirFinder(host hostfs.Root, stateDir, owner string) func(sandboxID, root, rel string) (edit.DirState, error) {
+	return func(sandboxID, root, rel string) (edit.DirState, error) {
 		return FindSocketDir(host, stateDir, owner, sandboxID, root, rel)
 	}
 }
@@ -79,7 +79,7 @@ func (s *Store) holder(sandboxID string) claims.Holder {
 }
 
 // holdSockets marks the sandbox's record and claims sockets of the host for the sandbox.
-func (s *Store) holdSockets(sandboxID string, sockets []edits.Socket) error {
+func (s *Store) holdSockets(sandboxID string, sockets []edit.Socket) error {
 	if len(sockets) == 0 {
 		return nil
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 // validateContainer refuses paths that lead out of the staging directory.
-func validateContainer(c *edits.Container) error {
+func validateContainer(c *edit.Container) error {
 	if err := checkIDs(c.SandboxID, c.ID); err != nil {
 		return err
 	}
@@ -28,12 +28,12 @@ func validateContainer(c *edits.Container) error {
 	return validatePlaces(c)
 }
 
-func invalidPart(c *edits.Container, what, name string) error {
+func invalidPart(c *edit.Container, what, name string) error {
 	return errdefs.ErrInvalidArgument.WithMessage(fmt.Sprintf("stage container %q: invalid %s %q", c.ID, what, name))
 }
 
 // validatePlaces refuses directories and places of sockets outside of the staging directory.
-func validatePlaces(c *edits.Container) error {
+func validatePlaces(c *edit.Container) error {
 	for _, d := range c.Dirs {
 		if !isLocal(d.Path) {
 			return invalidPart(c, "directory", d.Path)
@@ -64,7 +64,7 @@ func isLocal(p string) bool {
 
 // mountPoints returns the places in the staging directory that can have mounts. A place that
 // contains others comes before them.
-func mountPoints(c *edits.Container) []string {
+func mountPoints(c *edit.Container) []string {
 	var points []string
 	for _, d := range c.Dirs {
 		if d.Scratch {

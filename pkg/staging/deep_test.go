@@ -18,7 +18,7 @@ import (
 // with few descriptors. The targets of symlinks in it stay.
 func TestRemoveSandboxRemovesDeepTree(t *testing.T) {
 	s, dir := newTestStore(t)
-	must(t, s.Prepare(edits.Container{ID: "c1", SandboxID: "s1", SocketDirs: []edits.SocketDir{{Root: "/run/vsw", Rel: "own"}}}))
+	must(t, s.Prepare(edit.Container{ID: "c1", SandboxID: "s1", SocketDirs: []edit.SocketDir{{Root: "/run/vsw", Rel: "own"}}}))
 	at, err := unix.Open(filepath.Join(dir, "run/vsw/own"), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	must(t, err)
 	neighbour := filepath.Join(dir, "run/vsw/neighbour")
@@ -74,7 +74,7 @@ func TestRebindRefusesDirectoryOfAnotherSandbox(t *testing.T) {
 func TestParentOfSocketDirectoriesStays(t *testing.T) {
 	s, dir := newTestStore(t)
 	for _, id := range []string{"s1", "s2"} {
-		must(t, s.Prepare(edits.Container{ID: "c" + id, SandboxID: id, SocketDirs: []edits.SocketDir{{Root: "/run/vsw", Rel: "shared/" + id}}}))
+		must(t, s.Prepare(edit.Container{ID: "c" + id, SandboxID: id, SocketDirs: []edit.SocketDir{{Root: "/run/vsw", Rel: "shared/" + id}}}))
 	}
 	must(t, os.WriteFile(filepath.Join(dir, "run/vsw/shared/s2/file"), nil, 0o600))
 	must(t, s.RemoveSandbox("s1"))

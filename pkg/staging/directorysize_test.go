@@ -36,7 +36,7 @@ func (n *node) mountedSockets() map[string]string {
 	must(n.t, err)
 	found := map[string]string{}
 	for line := range strings.Lines(string(data)) {
-		if f := strings.Fields(line); strings.HasPrefix(f[4], n.dir+"/") && strings.Contains(line, " "+socketdir.Source+" ") {
+		if f := strings.Fields(line); strings.HasPrefix(f[4], n.dir+"/") && strings.Contains(line, " "+sockdir.Source+" ") {
 			found[strings.TrimPrefix(f[4], n.dir)] = f[5]
 		}
 	}
@@ -65,7 +65,7 @@ func identityAt(t *testing.T, path string) claims.Identity {
 func TestDirectoryIsBounded(t *testing.T) {
 	n := newBoundedNode(t)
 	c := newServer("c1", "s1", "a/b")
-	c.SocketDirs[0].At, c.SocketDirs[0].Access.User = "net/net1", &edits.User{UID: 1234, GID: 1235}
+	c.SocketDirs[0].At, c.SocketDirs[0].Access.User = "net/net1", &edit.User{UID: 1234, GID: 1235}
 	must(t, n.Prepare(c))
 	own := n.path("run/vsw/a/b")
 	options := n.mountedSockets()["/run/vsw/a/b"]
@@ -108,7 +108,7 @@ func TestDirectoryIsBounded(t *testing.T) {
 	if err := n.Prepare(newServer("c3", "s2", "a/b")); !errdefs.IsConflict(err) {
 		t.Errorf("another sandbox: %v", err)
 	}
-	if state, err := FindSocketDir(n.host, n.hostDir, "", "s1", "/run/vsw", "a/b"); state != edits.OwnDir || err != nil {
+	if state, err := FindSocketDir(n.host, n.hostDir, "", "s1", "/run/vsw", "a/b"); state != edit.OwnDir || err != nil {
 		t.Errorf("the directory has state %v, %v", state, err)
 	}
 	must(t, n.RemoveSandbox("s1"))
@@ -130,7 +130,7 @@ func TestBoundedDirectoryIsRemovedByTheNextProcess(t *testing.T) {
 func TestForeignMountOnBoundedDirectoryStays(t *testing.T) {
 	n := newBoundedNode(t)
 	must(t, n.Prepare(newServer("c1", "s1", "a")))
-	must(t, unix.Mount(socketdir.Source, n.path("run/vsw/a"), "tmpfs", 0, ""))
+	must(t, unix.Mount(sockdir.Source, n.path("run/vsw/a"), "tmpfs", 0, ""))
 	must(t, os.WriteFile(n.path("run/vsw/a/precious"), nil, 0o600))
 	_ = n.RemoveSandbox("s1")
 	if !exists(n.path("run/vsw/a/precious")) {

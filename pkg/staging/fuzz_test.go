@@ -73,7 +73,7 @@ func fuzzRecord(t *testing.T, data []byte) {
 	}
 }
 
-func pathsOf(dirs []edits.Dir) (paths []string) {
+func pathsOf(dirs []edit.Dir) (paths []string) {
 	for _, d := range dirs {
 		paths = append(paths, d.Path)
 	}

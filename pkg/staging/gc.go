@@ -177,7 +177,7 @@ const bundleFile = "bundle"
 // recordBundle records where the runtime keeps the sandbox's own bundle: at the path of the
 // container's bundle, with the sandbox's ID in place of the container's. Jackfield stages
 // nothing for the sandbox's own container, so nothing else shows when the sandbox ends.
-func (s *Store) recordBundle(c *edits.Container) error {
+func (s *Store) recordBundle(c *edit.Container) error {
 	if !s.opts.Shared || c.ID == c.SandboxID || c.Bundle == "" {
 		return nil
 	}

@@ -28,7 +28,7 @@ func TestGrantInDirectoryCreatedForSandbox(t *testing.T) {
 		t.Skip("skipped: only root gives directories away")
 	}
 	defer unix.Umask(unix.Umask(0o022)) // other users can enter the parent directories
-	for _, method := range []edits.AccessMethod{edits.ByACL, edits.ByGroup, edits.ByOwner} {
+	for _, method := range []edit.AccessMethod{edit.ByACL, edit.ByGroup, edit.ByOwner} {
 		t.Run(string(method), func(t *testing.T) {
 			s, dir := newTestStore(t)
 			must(t, os.Chmod(dir, 0o755))
@@ -39,8 +39,8 @@ func TestGrantInDirectoryCreatedForSandbox(t *testing.T) {
 			claimAsCNI(t, s, mine, longID)
 			prepare := func(id, sandbox, path string, uid uint32) {
 				t.Helper()
-				must(t, s.Prepare(edits.Container{ID: id, SandboxID: sandbox, SocketDirs: []edits.SocketDir{
-					{Root: "/run/vsw", Rel: path, Access: edits.Access{Method: method, User: &edits.User{UID: uid, GID: uid + 1}}, Granted: true}}}))
+				must(t, s.Prepare(edit.Container{ID: id, SandboxID: sandbox, SocketDirs: []edit.SocketDir{
+					{Root: "/run/vsw", Rel: path, Access: edit.Access{Method: method, User: &edit.User{UID: uid, GID: uid + 1}}, Granted: true}}}))
 			}
 			prepare("c1", longID, filepath.Base(mine), 1234)
 			prepare("c1", longID, filepath.Base(mine), 1234)
@@ -52,7 +52,7 @@ func TestGrantInDirectoryCreatedForSandbox(t *testing.T) {
 			}
 			// A second container of the pod runs as another user.
 			prepare("c2", longID, filepath.Base(mine), 3234)
-			if method == edits.ByACL && !(canWrite(t, 3234, 3235, mine) && canWrite(t, 1234, 1235, mine)) {
+			if method == edit.ByACL && !(canWrite(t, 3234, 3235, mine) && canWrite(t, 1234, 1235, mine)) {
 				t.Error("one of the pod's two users cannot write the directory")
 			}
 			prepare("c3", otherID, "common/port1", 1234)
@@ -62,7 +62,7 @@ func TestGrantInDirectoryCreatedForSandbox(t *testing.T) {
 			// A directory created for the first container is granted to the second one, too.
 			prepare("c1", longID, "own", 1234)
 			prepare("c2", longID, "own", 3234)
-			if own := filepath.Join(dir, "run/vsw/own"); method == edits.ByACL && !(canWrite(t, 3234, 3235, own) && canWrite(t, 1234, 1235, own)) {
+			if own := filepath.Join(dir, "run/vsw/own"); method == edit.ByACL && !(canWrite(t, 3234, 3235, own) && canWrite(t, 1234, 1235, own)) {
 				t.Error("one of the pod's two users cannot write the created directory")
 			}
 			must(t, s.RemoveSandbox(longID))

@@ -22,7 +22,7 @@ func TestRemoveChecksIDs(t *testing.T) {
 	must(t, os.MkdirAll(filepath.Join(precious, "x.container"), 0o755))
 	must(t, os.WriteFile(filepath.Join(precious, "file"), nil, 0o600))
 	must(t, os.WriteFile(filepath.Join(dir, "run/c.container"), nil, 0o600))
-	must(t, s.Prepare(edits.Container{ID: "c1", SandboxID: "s1"}))
+	must(t, s.Prepare(edit.Container{ID: "c1", SandboxID: "s1"}))
 	for name, remove := range map[string]func() error{
 		"sandbox":                func() error { return s.RemoveSandbox("../../precious") },
 		"idle sandbox":           func() error { return s.RemoveIdleSandbox("../../precious") },
@@ -81,11 +81,11 @@ func TestStagedMountsAreRestricted(t *testing.T) {
 	n.listen("run/vsw/a/a.sock", "a")
 	n.listen("run/vsw/b/b.sock", "b")
 	c := newContainer("c1", "s1", "a/a.sock")
-	c.Dirs = append(c.Dirs, edits.Dir{Path: "net/net2"}, edits.Dir{Path: "net/net3"}, edits.Dir{Path: "net/net4"})
-	c.SocketDirs = []edits.SocketDir{{Root: "/run/vsw", Rel: "own", At: "net/net2"}}
+	c.Dirs = append(c.Dirs, edit.Dir{Path: "net/net2"}, edit.Dir{Path: "net/net3"}, edit.Dir{Path: "net/net4"})
+	c.SocketDirs = []edit.SocketDir{{Root: "/run/vsw", Rel: "own", At: "net/net2"}}
 	must(t, n.Prepare(c))
-	c.Sockets = append(c.Sockets, edits.Socket{Root: "/run/vsw", Rel: "b/b.sock", At: []string{"net/net3/b.sock"}})
-	c.SocketDirs = append(c.SocketDirs, edits.SocketDir{Root: "/run/vsw", Rel: "late", At: "net/net4"})
+	c.Sockets = append(c.Sockets, edit.Socket{Root: "/run/vsw", Rel: "b/b.sock", At: []string{"net/net3/b.sock"}})
+	c.SocketDirs = append(c.SocketDirs, edit.SocketDir{Root: "/run/vsw", Rel: "late", At: "net/net4"})
 	_, err := n.Update(c)
 	must(t, err)
 	const noPrograms = unix.ST_NOSUID | unix.ST_NODEV | unix.ST_NOEXEC
@@ -106,8 +106,8 @@ func TestStagedMountsAreRestricted(t *testing.T) {
 func TestScratchIsBounded(t *testing.T) {
 	n := newNode(t)
 	n.listen("run/vsw/a/a.sock", "a")
-	c := newContainerOf("c1", "s1", "a/a.sock", edits.ByACL, 1234, 4321)
-	c.Dirs = []edits.Dir{{Path: "net"}, {Path: "net/net1", Scratch: true}, {Path: "free", Scratch: true}}
+	c := newContainerOf("c1", "s1", "a/a.sock", edit.ByACL, 1234, 4321)
+	c.Dirs = []edit.Dir{{Path: "net"}, {Path: "net/net1", Scratch: true}, {Path: "free", Scratch: true}}
 	must(t, n.Prepare(c))
 	for at, want := range map[string]struct {
 		mode     os.FileMode
@@ -135,7 +135,7 @@ func TestGroupZeroIsNotGranted(t *testing.T) {
 	n, path := newRightsNode(t, "p/a.sock")
 	must(t, os.Chown(path, 7, 8))
 	before := accessOf(t, path)
-	if err := n.Prepare(newContainerOf("c1", "s1", "p/a.sock", edits.ByGroup, 1234, 0)); err == nil {
+	if err := n.Prepare(newContainerOf("c1", "s1", "p/a.sock", edit.ByGroup, 1234, 0)); err == nil {
 		t.Error("group 0 was granted access to a socket")
 	}
 	if after := accessOf(t, path); after != before {

@@ -52,8 +52,8 @@ func TestSocketClaimedLaterCannotFillLog(t *testing.T) {
 	must(t, n.Prepare(newContainer("first", "pod", "shared/a.sock")))
 	n.wantAnswer(n.stagedPath("first", "net/net1/a.sock"), "host")
 	// A second container of the pod, to which policy grants the directory.
-	must(t, n.Prepare(edits.Container{ID: "second", SandboxID: "pod", Dirs: []edits.Dir{{Path: "net/net1"}},
-		SocketDirs: []edits.SocketDir{{Root: "/run/vsw", Rel: "shared", At: "net/net1", Granted: true}}}))
+	must(t, n.Prepare(edit.Container{ID: "second", SandboxID: "pod", Dirs: []edit.Dir{{Path: "net/net1"}},
+		SocketDirs: []edit.SocketDir{{Root: "/run/vsw", Rel: "shared", At: "net/net1", Granted: true}}}))
 	began := time.Now()
 	dir := n.stagedPath("second", "net/net1")
 	events := func() int {

@@ -89,7 +89,7 @@ func createPlaceholder(target string) error {
 }
 
 // mountScratch mounts a small tmpfs on a directory of the container, which is below base.
-func mountScratch(c *edits.Container, base, dir string) error {
+func mountScratch(c *edit.Container, base, dir string) error {
 	target := filepath.Join(base, dir)
 	options := scratchOptions + ",mode=1777"
 	if u := scratchOwner(c, dir); u != nil {

@@ -155,7 +155,7 @@ func (n *node) path(p string) string { return filepath.Join(n.dir, p) }
 
 // stagedPath returns a path in a container's staging directory.
 func (n *node) stagedPath(id, p string) string {
-	return n.path(filepath.Join(edits.ContainerDir("/run/jackfield", id), p))
+	return n.path(filepath.Join(edit.ContainerDir("/run/jackfield", id), p))
 }
 
 // listen creates a socket that answers with a text.
@@ -210,9 +210,9 @@ func (n *node) wantAnswer(path, want string) {
 }
 
 // newContainer returns a container with a socket of the host.
-func newContainer(id, sandbox, rel string) edits.Container {
-	return edits.Container{ID: id, SandboxID: sandbox, Files: []edits.File{{Name: "devices.json", Data: []byte("[]")}}, Dirs: []edits.Dir{{Path: "net/net1"}},
-		Sockets: []edits.Socket{{Root: "/run/vsw", Rel: rel, At: []string{"net/net1/" + filepath.Base(rel)}, From: "file: vhost-user.path"}}}
+func newContainer(id, sandbox, rel string) edit.Container {
+	return edit.Container{ID: id, SandboxID: sandbox, Files: []edit.File{{Name: "devices.json", Data: []byte("[]")}}, Dirs: []edit.Dir{{Path: "net/net1"}},
+		Sockets: []edit.Socket{{Root: "/run/vsw", Rel: rel, At: []string{"net/net1/" + filepath.Base(rel)}, From: "file: vhost-user.path"}}}
 }
 
 // mounts returns the mount points below the state directory, except the shared mount.
@@ -412,7 +412,7 @@ func TestUpdateAddsAndRemovesSockets(t *testing.T) {
 	n := newNode(t)
 	n.listen("run/vsw/p1/a.sock", "a")
 	must(t, n.Prepare(newContainer("c1", "s1", "p1/a.sock")))
-	update := func(c edits.Container, want string) {
+	update := func(c edit.Container, want string) {
 		t.Helper()
 		ch, err := n.Update(c)
 		if got := fmt.Sprint(ch.Added, ch.Removed, ch.Files); err != nil || got != want {
@@ -423,10 +423,10 @@ func TestUpdateAddsAndRemovesSockets(t *testing.T) {
 	update(unchanged, "[] [] false")
 	// Add a second socket before the vswitch creates it, and a directory.
 	two := newContainer("c1", "s1", "p1/a.sock")
-	two.Files = []edits.File{{Name: "devices.json", Data: []byte(`["two"]`)}}
-	two.Dirs = append(two.Dirs, edits.Dir{Path: "net/net2", Scratch: true}, edits.Dir{Path: "net/net3"})
-	two.Sockets = append(two.Sockets, edits.Socket{Root: "/run/vsw", Rel: "p2/b.sock", At: []string{"net/net2/b.sock"}})
-	two.SocketDirs = append(two.SocketDirs, edits.SocketDir{Root: "/run/vsw", Rel: "p3", At: "net/net3"})
+	two.Files = []edit.File{{Name: "devices.json", Data: []byte(`["two"]`)}}
+	two.Dirs = append(two.Dirs, edit.Dir{Path: "net/net2", Scratch: true}, edit.Dir{Path: "net/net3"})
+	two.Sockets = append(two.Sockets, edit.Socket{Root: "/run/vsw", Rel: "p2/b.sock", At: []string{"net/net2/b.sock"}})
+	two.SocketDirs = append(two.SocketDirs, edit.SocketDir{Root: "/run/vsw", Rel: "p3", At: "net/net3"})
 	update(two, "[net/net2/b.sock net/net3] [] true")
 	n.wantAnswer(n.stagedPath("c1", "net/net1/a.sock"), "a")
 	n.listen("run/vsw/p2/b.sock", "b")
@@ -440,7 +440,7 @@ func TestUpdateAddsAndRemovesSockets(t *testing.T) {
 	n.open(Options{Mode: ModeMount, Watch: true})
 	must(t, n.Retain(time.Time{}, func(string) bool { return true }, func(string) bool { return true }))
 	update(unchanged, "[] [net/net2/b.sock net/net3] true")
-	update(edits.Container{ID: "c1", SandboxID: "s1"}, "[] [net/net1/a.sock] false")
+	update(edit.Container{ID: "c1", SandboxID: "s1"}, "[] [net/net1/a.sock] false")
 	if exists(n.stagedPath("c1", "net/net2/b.sock")) || exists(n.stagedPath("c1", "net/net3/app")) || exists(n.stagedPath("c1", "net/net1/a.sock")) {
 		t.Error("a removed socket or directory still exists")
 	}
@@ -449,7 +449,7 @@ func TestUpdateAddsAndRemovesSockets(t *testing.T) {
 	n.wantAnswer(n.stagedPath("c1", "net/net1/a.sock"), "a")
 	// A socket that could not be bound is not in Change.Added.
 	third := two
-	third.Sockets = append(slices.Clone(two.Sockets), edits.Socket{Root: "/run/vsw", Rel: "p2/b.sock", At: []string{"net/net2/c.sock"}})
+	third.Sockets = append(slices.Clone(two.Sockets), edit.Socket{Root: "/run/vsw", Rel: "p2/b.sock", At: []string{"net/net2/c.sock"}})
 	must(t, os.MkdirAll(n.stagedPath("c1", "net/net2/c.sock/in/the/way"), 0o755))
 	if ch, err := n.Update(third); err == nil || len(ch.Added) > 0 {
 		t.Errorf("with an obstacle: added %v, %v", ch.Added, err)
@@ -460,11 +460,11 @@ func TestUpdateAddsAndRemovesSockets(t *testing.T) {
 	must(t, os.Rename(n.stagedPath("c1", "net/net2/c.sock"), n.stagedPath("c1", "net/net2/aside")))
 	update(two, "[] [net/net2/c.sock] false")
 	// Nor are a file that is no socket, and a directory that belongs to another pod.
-	must(t, n.Prepare(edits.Container{ID: "other", SandboxID: "s9", SocketDirs: []edits.SocketDir{{Root: "/run/vsw", Rel: "p9"}}}))
+	must(t, n.Prepare(edit.Container{ID: "other", SandboxID: "s9", SocketDirs: []edit.SocketDir{{Root: "/run/vsw", Rel: "p9"}}}))
 	must(t, os.WriteFile(n.path("run/vsw/p2/file"), nil, 0o600))
 	denied := two
-	denied.Sockets = append(slices.Clone(two.Sockets), edits.Socket{Root: "/run/vsw", Rel: "p2/file", At: []string{"net/net2/file"}})
-	denied.SocketDirs = append(slices.Clone(two.SocketDirs), edits.SocketDir{Root: "/run/vsw", Rel: "p9", At: "net/net2"})
+	denied.Sockets = append(slices.Clone(two.Sockets), edit.Socket{Root: "/run/vsw", Rel: "p2/file", At: []string{"net/net2/file"}})
+	denied.SocketDirs = append(slices.Clone(two.SocketDirs), edit.SocketDir{Root: "/run/vsw", Rel: "p9", At: "net/net2"})
 	if ch, err := n.Update(denied); !errdefs.IsInvalidArgument(err) || !errdefs.IsConflict(err) || !ch.Empty() || exists(n.stagedPath("c1", "net/net2/file")) {
 		t.Errorf("denied items: %+v, %v", ch, err)
 	}
@@ -490,7 +490,7 @@ func TestUpdateAddsAndRemovesSockets(t *testing.T) {
 func TestUpdateNamesRequestOfDeniedSocketOnce(t *testing.T) {
 	n := newNode(t)
 	n.listen("run/vsw/p/a.sock", "host")
-	must(t, n.Prepare(edits.Container{ID: "c1", SandboxID: "s1"}))
+	must(t, n.Prepare(edit.Container{ID: "c1", SandboxID: "s1"}))
 	_, _, err := n.claims.ClaimDirectory("/run/vsw/p", claims.Holder{Sandbox: "other", Adapter: claims.CNI})
 	must(t, err)
 	c := newContainer("c1", "s1", "p/a.sock")
@@ -503,8 +503,8 @@ func TestUpdateNamesRequestOfDeniedSocketOnce(t *testing.T) {
 func TestUpdateGivesScratchDirectoryToUser(t *testing.T) {
 	n := newNode(t)
 	n.listen("run/vsw/p/a.sock", "host")
-	must(t, n.Prepare(edits.Container{ID: "c1", SandboxID: "s1"}))
-	c := newContainerOf("c1", "s1", "p/a.sock", edits.ByACL, 1234, 4321)
+	must(t, n.Prepare(edit.Container{ID: "c1", SandboxID: "s1"}))
+	c := newContainerOf("c1", "s1", "p/a.sock", edit.ByACL, 1234, 4321)
 	c.Dirs[0].Scratch = true
 	_, err := n.Update(c)
 	must(t, err)
@@ -613,7 +613,7 @@ func TestPrepareWhileSocketIsRecreated(t *testing.T) {
 		c.Dirs[0].Scratch = true
 		c.Sockets[0].At = append(c.Sockets[0].At, "net/net1/again.sock")
 		steady := newContainer(id, "s1", "p2/b.sock").Sockets[0]
-		c.Sockets = []edits.Socket{steady, c.Sockets[0], steady}
+		c.Sockets = []edit.Socket{steady, c.Sockets[0], steady}
 		c.Sockets[2].At = []string{"net/net1/last.sock"}
 		if err := n.Prepare(c); err != nil {
 			t.Errorf("container %d: %v", i, err)
@@ -661,7 +661,7 @@ func TestSecondPrepareKeepsNothingOfTheFirst(t *testing.T) {
 	n, a := newRightsNode(t, "p1/a.sock")
 	n.listen("run/vsw/p1/b.sock", "other")
 	before := accessOf(t, a)
-	must(t, n.Prepare(newContainerOf("c1", "s1", "p1/a.sock", edits.ByACL, 1234, 4321)))
+	must(t, n.Prepare(newContainerOf("c1", "s1", "p1/a.sock", edit.ByACL, 1234, 4321)))
 	again := newContainer("c1", "s1", "p1/b.sock")
 	again.Dirs[0].Path, again.Sockets[0].At[0] = "net/net2", "net/net2/b.sock"
 	must(t, n.Prepare(again))

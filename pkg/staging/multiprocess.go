@@ -116,7 +116,7 @@ func (s *Store) BecomeRebinder() (bool, error) {
 }
 
 // markReady tells the rebinder that a container's mounts exist. The lock is held.
-func (s *Store) markReady(c *edits.Container) error {
+func (s *Store) markReady(c *edit.Container) error {
 	if !s.opts.Shared {
 		return nil
 	}
@@ -137,7 +137,7 @@ func (s *Store) unmarkReady(containerID string) error {
 
 // watchReadyDir tracks the containers of other processes, present and future.
 func (s *Store) watchReadyDir() error {
-	if _, err := s.watchers[false].Add(s.host.Canonical(s.hostDir+"/ready"), "", fswatch.Removed, s.onReadyEvent); err != nil {
+	if _, err := s.watchers[false].Add(s.host.Canonical(s.hostDir+"/ready"), "", watch.Removed, s.onReadyEvent); err != nil {
 		return err
 	}
 	s.onReadyEvent("")

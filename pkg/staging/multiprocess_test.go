@@ -161,8 +161,8 @@ func TestSweepRemovesDeadContainersOnly(t *testing.T) {
 	for _, id := range []string{"dead", "alive", "fresh", "elsewhere"} {
 		must(t, hook.Prepare(newContainer(id, id, "p1/a.sock")))
 	}
-	must(t, hook.Prepare(edits.Container{ID: "app", SandboxID: "app", Files: []edits.File{{Name: "devices.json", Data: []byte("[]")}},
-		SocketDirs: []edits.SocketDir{{Root: "/run/vsw", Rel: "mine/x"}}}))
+	must(t, hook.Prepare(edit.Container{ID: "app", SandboxID: "app", Files: []edit.File{{Name: "devices.json", Data: []byte("[]")}},
+		SocketDirs: []edit.SocketDir{{Root: "/run/vsw", Rel: "mine/x"}}}))
 	// Another process has the directory mounted in its mount namespace.
 	cmd := exec.Command("unshare", "--mount", "--propagation", "slave", "sh", "-c", `mkdir "$0" && mount --rbind "$1/net" "$0" && echo ready && exec sleep 600`,
 		n.path("seen"), n.stagedPath("alive", ""))
@@ -242,8 +242,8 @@ func TestSocketDirectoriesEndWithBundleOfSandbox(t *testing.T) {
 	n := newSharedNode(t)
 	must(t, os.MkdirAll(n.path("run/bundles/s1/userdata"), 0o755))
 	hook := n.openHookStore(false)
-	must(t, hook.Prepare(edits.Container{ID: "c1", SandboxID: "s1", Bundle: "/run/bundles/c1/userdata", Files: []edits.File{{Name: "devices.json", Data: []byte("[]")}},
-		SocketDirs: []edits.SocketDir{{Root: "/run/vsw", Rel: "mine/x"}}}))
+	must(t, hook.Prepare(edit.Container{ID: "c1", SandboxID: "s1", Bundle: "/run/bundles/c1/userdata", Files: []edit.File{{Name: "devices.json", Data: []byte("[]")}},
+		SocketDirs: []edit.SocketDir{{Root: "/run/vsw", Rel: "mine/x"}}}))
 	n.makeOld("s1/c1.container")
 	n.makeOld("s1")
 	if got, err := n.Sweep(MinOrphanAge, time.Minute); got != 1 || err != nil {
@@ -263,7 +263,7 @@ func TestSocketDirectoriesEndWithBundleOfSandbox(t *testing.T) {
 		}
 	}
 	// The record of a pod without socket directories is removed with its container.
-	must(t, hook.Prepare(edits.Container{ID: "c2", SandboxID: "s2", Bundle: "/run/bundles/c2/userdata", Files: []edits.File{{Name: "devices.json", Data: []byte("[]")}}}))
+	must(t, hook.Prepare(edit.Container{ID: "c2", SandboxID: "s2", Bundle: "/run/bundles/c2/userdata", Files: []edit.File{{Name: "devices.json", Data: []byte("[]")}}}))
 	must(t, n.openHookStore(true).RemoveContainer("s2", "c2"))
 	if names, err := listNames(n.path("run/jackfield/sandboxes")); err != nil || len(names) > 0 {
 		t.Error(names, err)
@@ -276,7 +276,7 @@ func TestOneOfManyProcessesSweeps(t *testing.T) {
 	n := newSharedNode(t)
 	hook := n.openHookStore(false)
 	for i, want := range []int{1, 0} {
-		must(t, hook.Prepare(edits.Container{ID: "c", SandboxID: "c", Files: []edits.File{{Name: "devices.json", Data: []byte("[]")}}}))
+		must(t, hook.Prepare(edit.Container{ID: "c", SandboxID: "c", Files: []edit.File{{Name: "devices.json", Data: []byte("[]")}}}))
 		n.makeOld("c/c.container")
 		if got, err := hook.SweepIfDue(time.Minute); got != want || err != nil {
 			t.Errorf("%d: %d, %v", i, got, err)
@@ -326,7 +326,7 @@ func TestSweepWithHiddenProcesses(t *testing.T) {
 // A container lives whose first thread has ended: other threads of the process run on.
 func TestSweepKeepsContainerWithoutFirstThread(t *testing.T) {
 	n := newSharedNode(t)
-	must(t, n.openHookStore(false).Prepare(edits.Container{ID: "alive", SandboxID: "alive", Files: []edits.File{{Name: "devices.json", Data: []byte("[]")}}}))
+	must(t, n.openHookStore(false).Prepare(edit.Container{ID: "alive", SandboxID: "alive", Files: []edit.File{{Name: "devices.json", Data: []byte("[]")}}}))
 	self, err := os.Executable()
 	must(t, err)
 	cmd := exec.Command("unshare", "--mount", "--propagation", "slave", "sh", "-c", `mkdir "$0" && mount --rbind "$1" "$0" && exec "$2"`,
@@ -352,8 +352,8 @@ func TestSweepRevokesAccessThatKilledProcessLeft(t *testing.T) {
 	must(t, n.UnmountIfEmpty())
 	before := accessOf(t, path)
 	hook := n.openHookStore(false)
-	must(t, hook.Prepare(newContainerOf("c1", "c1", "p/a.sock", edits.ByACL, 1234, 4321)))
-	must(t, hook.Prepare(newContainerOf("c2", "c2", "p/a.sock", edits.ByACL, 1235, 4321)))
+	must(t, hook.Prepare(newContainerOf("c1", "c1", "p/a.sock", edit.ByACL, 1234, 4321)))
+	must(t, hook.Prepare(newContainerOf("c2", "c2", "p/a.sock", edit.ByACL, 1235, 4321)))
 	must(t, os.Remove(hook.recordFile("c1", "c1")))
 	if _, err := hook.SweepIfDue(time.Minute); err != nil {
 		t.Error(err)

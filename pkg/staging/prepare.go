@@ -20,7 +20,7 @@ import (
 
 // Prepare creates everything that c names, or nothing. A second call for the same container
 // starts from scratch, and first removes what the container had if c names something else.
-func (s *Store) Prepare(c edits.Container) (err error) {
+func (s *Store) Prepare(c edit.Container) (err error) {
 	if err := validateContainer(&c); err != nil {
 		return err
 	}
@@ -59,14 +59,14 @@ func (s *Store) Prepare(c edits.Container) (err error) {
 	return s.locked(func() error { return s.finishStaging(&c) })
 }
 
-func (s *Store) stagingError(c *edits.Container, err error) error {
+func (s *Store) stagingError(c *edit.Container, err error) error {
 	return fmt.Errorf("stage container %q in state directory %q: %w", c.ID, s.dir, err)
 }
 
 // removeChanged removes what the container has if its record names something else than c. again means that
 // the record names the same. A hook that runs at two stages knows the bundle only at the second, when the
 // container has its directory mounted.
-func (s *Store) removeChanged(c *edits.Container) (again bool, err error) {
+func (s *Store) removeChanged(c *edit.Container) (again bool, err error) {
 	data, err := os.ReadFile(s.recordFile(c.SandboxID, c.ID))
 	if errors.Is(err, os.ErrNotExist) {
 		return false, nil
@@ -86,7 +86,7 @@ func (s *Store) removeChanged(c *edits.Container) (again bool, err error) {
 
 // fillDirectory creates the container's directory with its directories and files. again means that an
 // earlier call did so: its mounts are removed first. The lock is held.
-func (s *Store) fillDirectory(c *edits.Container, again bool) error {
+func (s *Store) fillDirectory(c *edit.Container, again bool) error {
 	if err := s.ensureSharedMount(); err != nil {
 		return err
 	}
@@ -108,7 +108,7 @@ func (s *Store) fillDirectory(c *edits.Container, again bool) error {
 }
 
 // finishStaging tracks a container whose mounts all exist. The lock is held.
-func (s *Store) finishStaging(c *edits.Container) error {
+func (s *Store) finishStaging(c *edit.Container) error {
 	if s.status.Mode != ModeMount {
 		return nil
 	}
@@ -118,7 +118,7 @@ func (s *Store) finishStaging(c *edits.Container) error {
 
 // makeDirs creates the container's directory and the directories in it, as far as they are missing, and
 // mounts the scratch directories that the container does not have yet.
-func (s *Store) makeDirs(c *edits.Container, have []edits.Dir) error {
+func (s *Store) makeDirs(c *edit.Container, have []edit.Dir) error {
 	containers, err := unix.Open(s.containersDir(), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return &os.PathError{Op: "open", Path: s.containersDir(), Err: err}

@@ -95,7 +95,7 @@ func (s *Store) removeUnusedSandboxRecord(sandboxID string) error {
 type record struct {
 	Owner string   `json:"owner,omitempty"` // Options.Owner of the store that staged it
 	View  hostView `json:"view,omitzero"`   // how that process saw the host, in a shared state directory
-	edits.Container
+	edit.Container
 
 	rebinds map[string]int // by the socket's host path, in this process; Store.mu guards it
 }
@@ -116,7 +116,7 @@ func (s *Store) readRecord(sandboxID, containerID string) record {
 // decodeRecord decodes a record. An invalid record, and one with a path that leads out of the
 // container's directory, counts as empty, because removal follows its paths.
 func decodeRecord(data []byte, owner, sandboxID, containerID string) record {
-	unknown := record{Owner: owner, Container: edits.Container{ID: containerID, SandboxID: sandboxID}}
+	unknown := record{Owner: owner, Container: edit.Container{ID: containerID, SandboxID: sandboxID}}
 	var r record
 	if json.Unmarshal(data, &r) != nil {
 		return unknown
@@ -130,7 +130,7 @@ func decodeRecord(data []byte, owner, sandboxID, containerID string) record {
 
 // recordContainer writes the record, before anything is created. From then on no rebinder mounts
 // anything in the container's directory, until it is staged. The lock is held.
-func (s *Store) recordContainer(c *edits.Container) error {
+func (s *Store) recordContainer(c *edit.Container) error {
 	s.untrackContainer(c.ID)
 	if err := s.unmarkReady(c.ID); err != nil {
 		return err

@@ -24,7 +24,7 @@ func TestRecordedContainers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range []edits.Container{{ID: "b", SandboxID: "s1"}, {ID: "a", SandboxID: "s1"}, {ID: "c", SandboxID: "s2"}} {
+	for _, c := range []edit.Container{{ID: "b", SandboxID: "s1"}, {ID: "a", SandboxID: "s1"}, {ID: "c", SandboxID: "s2"}} {
 		if err := store.Prepare(c); err != nil {
 			t.Fatal(err)
 		}

@@ -121,7 +121,7 @@ func (s *Store) RemoveIdleSandbox(sandboxID string) error {
 
 // unmountAll unmounts everything in a container's directory that its record names. Without staged
 // mounts there is nothing.
-func (s *Store) unmountAll(c *edits.Container) error {
+func (s *Store) unmountAll(c *edit.Container) error {
 	if s.status.Mode != ModeMount {
 		return nil
 	}

@@ -21,12 +21,12 @@ import (
 // rightsRequest is one container's request for access.
 type rightsRequest struct {
 	record string // as rightsHolder has it
-	access *edits.Access
+	access *edit.Access
 	from   string // file and field of the request, for messages
 }
 
 // grantAccess grants a container's user access to the socket of a descriptor.
-func (s *Store) grantAccess(sandboxID, containerID string, k *edits.Socket, fd int) error {
+func (s *Store) grantAccess(sandboxID, containerID string, k *edit.Socket, fd int) error {
 	if err := setSocketLabel(&k.Access, fd); err != nil || !needsGrant(&k.Access) {
 		return err
 	}
@@ -35,7 +35,7 @@ func (s *Store) grantAccess(sandboxID, containerID string, k *edits.Socket, fd i
 
 // grantToAll grants the users of several containers access to one socket. It does not change what
 // is already as requested, so that it causes no event for the watchers of the socket.
-func (s *Store) grantToAll(k *edits.Socket, fd int, requests []rightsRequest) error {
+func (s *Store) grantToAll(k *edit.Socket, fd int, requests []rightsRequest) error {
 	f, err := s.openRights(k.HostPath())
 	if err != nil {
 		return err
@@ -57,9 +57,9 @@ func (s *Store) grantToAll(k *edits.Socket, fd int, requests []rightsRequest) er
 			errs = append(errs, withOrigin(r.from, errdefs.ErrNotFound.WithMessage(fmt.Sprintf("grant user %d access to the socket: the container was removed meanwhile", r.access.User.UID))))
 		case isOwner(r.access, now, connectRights):
 			if f.OwnerChange != nil && f.OwnerChange.After.UID == now.UID && f.OwnerChange.Before.UID != now.UID {
-				f.addHolder(r, edits.ByOwner) // Jackfield made the user its owner
+				f.addHolder(r, edit.ByOwner) // Jackfield made the user its owner
 			}
-		case r.access.Method == edits.ByACL:
+		case r.access.Method == edit.ByACL:
 			byACL = append(byACL, r)
 		case taken:
 			if f.OwnerChange != nil {
@@ -80,8 +80,8 @@ func (s *Store) grantToAll(k *edits.Socket, fd int, requests []rightsRequest) er
 // turn would cause events without end.
 func isTaken(now ownership, requests []rightsRequest) bool {
 	return len(requests) > 1 && slices.ContainsFunc(requests, func(r rightsRequest) bool {
-		return r.access.Method == edits.ByOwner && isOwner(r.access, now, connectRights) ||
-			r.access.Method == edits.ByGroup && now.GID == r.access.User.GID && now.Mode>>3&connectRights == connectRights
+		return r.access.Method == edit.ByOwner && isOwner(r.access, now, connectRights) ||
+			r.access.Method == edit.ByGroup && now.GID == r.access.User.GID && now.Mode>>3&connectRights == connectRights
 	})
 }
 
@@ -94,7 +94,7 @@ func (f *rightsFile) grantByACL(s *Store, fd int, now ownership, requests []righ
 	err := f.addACLEntries(s, hostfs.DescriptorPath(fd), requests)
 	for _, r := range requests {
 		if errors.Is(err, unix.EOPNOTSUPP) {
-			errs = append(errs, withOrigin(r.from, f.grantByOwner(fd, &now, r, edits.ByGroup)))
+			errs = append(errs, withOrigin(r.from, f.grantByOwner(fd, &now, r, edit.ByGroup)))
 		} else if err != nil && !mayUse(now, connectRights, err) {
 			errs = append(errs, withOrigin(r.from, fmt.Errorf("grant user %d access to the socket by its ACL: %w", r.access.User.UID, err)))
 		}
@@ -133,7 +133,7 @@ func (f *rightsFile) extendACL(link string, requests []rightsRequest) error {
 			recorded = true
 		}
 		if recorded {
-			f.addHolder(r, edits.ByACL) // otherwise the entry is the administrator's
+			f.addHolder(r, edit.ByACL) // otherwise the entry is the administrator's
 		}
 		acl, changed = next, changed || widened
 	}
@@ -144,7 +144,7 @@ func (f *rightsFile) extendACL(link string, requests []rightsRequest) error {
 }
 
 // grantByOwner makes a user the owner, or a group the group, of the socket, and updates now.
-func (f *rightsFile) grantByOwner(fd int, now *ownership, r rightsRequest, method edits.AccessMethod) error {
+func (f *rightsFile) grantByOwner(fd int, now *ownership, r rightsRequest, method edit.AccessMethod) error {
 	after, err := grantIn(r.access, *now, method, "socket", connectRights)
 	if err != nil {
 		return err
@@ -174,7 +174,7 @@ func (f *rightsFile) grantByOwner(fd int, now *ownership, r rightsRequest, metho
 
 // revokeAccess revokes the access to sockets that no other container needs. The container's
 // record was removed, or, if record names it, does not have these sockets any more.
-func (s *Store) revokeAccess(sockets []edits.Socket, record string) error {
+func (s *Store) revokeAccess(sockets []edit.Socket, record string) error {
 	var errs []error
 	for i := range sockets {
 		if k := &sockets[i]; k.Access.User != nil && k.Access.User.UID != 0 {
@@ -270,7 +270,7 @@ func (s *Store) revokeAtSocket(socket, record string) error {
 func (f *rightsFile) revokeACLEntries(s *Store, link string) error {
 	f.Holders = slices.DeleteFunc(f.Holders, func(h rightsHolder) bool { return !s.hasRecord(h.Record) })
 	needed := func(e aclGrant) bool {
-		return slices.ContainsFunc(f.Holders, func(h rightsHolder) bool { return h.Method == edits.ByACL && h.User.UID == e.UID })
+		return slices.ContainsFunc(f.Holders, func(h rightsHolder) bool { return h.Method == edit.ByACL && h.User.UID == e.UID })
 	}
 	if !slices.ContainsFunc(f.Entries, func(e aclGrant) bool { return !needed(e) }) {
 		return nil
@@ -303,15 +303,15 @@ func (f *rightsFile) restoreOwner(fd int, now ownership) error {
 	var other *rightsHolder
 	for i := range f.Holders {
 		h := &f.Holders[i]
-		if h.Method == edits.ByGroup && h.User.GID == now.GID || h.Method == edits.ByOwner && h.User.UID == now.UID {
+		if h.Method == edit.ByGroup && h.User.GID == now.GID || h.Method == edit.ByOwner && h.User.UID == now.UID {
 			return nil
 		}
-		if h.Method != edits.ByACL {
+		if h.Method != edit.ByACL {
 			other = h
 		}
 	}
 	if other != nil {
-		return f.grantByOwner(fd, &now, rightsRequest{record: other.Record, access: &edits.Access{User: &other.User}}, other.Method)
+		return f.grantByOwner(fd, &now, rightsRequest{record: other.Record, access: &edit.Access{User: &other.User}}, other.Method)
 	}
 	// What was changed since then stays.
 	want := now

@@ -60,9 +60,9 @@ type ownerChange struct {
 
 // rightsHolder is a container that needs a grant.
 type rightsHolder struct {
-	Record string             `json:"record"` // path of the container's record in the node's state directory
-	Method edits.AccessMethod `json:"method"` // the method that worked
-	User   edits.User         `json:"user"`
+	Record string            `json:"record"` // path of the container's record in the node's state directory
+	Method edit.AccessMethod `json:"method"` // the method that worked
+	User   edit.User         `json:"user"`
 }
 
 func (s *Store) nodeDir() string { return nodeDir(s.hostDir, s.opts.Owner) }
@@ -155,7 +155,7 @@ func decodeRights(data []byte) socketRights {
 	return r
 }
 
-func (f *rightsFile) addHolder(r rightsRequest, method edits.AccessMethod) {
+func (f *rightsFile) addHolder(r rightsRequest, method edit.AccessMethod) {
 	h := rightsHolder{r.record, method, *r.access.User}
 	if !slices.Contains(f.Holders, h) {
 		f.Holders = append(f.Holders, h)

@@ -40,9 +40,9 @@ func newRightsNode(t *testing.T, socket string) (n *node, path string) {
 }
 
 // newContainerOf returns a container of a user with a socket of the host.
-func newContainerOf(id, sandbox, rel string, method edits.AccessMethod, uid, gid uint32) edits.Container {
+func newContainerOf(id, sandbox, rel string, method edit.AccessMethod, uid, gid uint32) edit.Container {
 	c := newContainer(id, sandbox, rel)
-	c.Sockets[0].Access = edits.Access{Method: method, User: &edits.User{UID: uid, GID: gid}}
+	c.Sockets[0].Access = edit.Access{Method: method, User: &edit.User{UID: uid, GID: gid}}
 	return c
 }
 
@@ -57,7 +57,7 @@ func (n *node) wantNoRightsRecords() {
 
 // When the last container of a user is removed, by any operation, the socket has its former owner, mode and ACL.
 func TestRightsEndWithTheLastContainer(t *testing.T) {
-	for method, other := range map[edits.AccessMethod]bool{edits.ByACL: false, edits.ByGroup: true, edits.ByOwner: false} {
+	for method, other := range map[edit.AccessMethod]bool{edit.ByACL: false, edit.ByGroup: true, edit.ByOwner: false} {
 		t.Run(string(method), func(t *testing.T) {
 			n, path := newRightsNode(t, "p/a.sock")
 			n.open(Options{Mode: ModeMount}) // a watch would give lost access back
@@ -90,7 +90,7 @@ func TestRightsEndWithTheLastContainer(t *testing.T) {
 
 // Several users have access to one socket: each grant ends with its own containers, in any order.
 func TestRightsOfSeveralUsers(t *testing.T) {
-	for _, method := range []edits.AccessMethod{edits.ByACL, edits.ByGroup, edits.ByOwner} {
+	for _, method := range []edit.AccessMethod{edit.ByACL, edit.ByGroup, edit.ByOwner} {
 		for _, order := range [][]int{{1, 2, 3}, {3, 2, 1}, {2, 3, 1}} {
 			t.Run(fmt.Sprint(method, order), func(t *testing.T) {
 				n, path := newRightsNode(t, "p/a.sock")
@@ -102,7 +102,7 @@ func TestRightsOfSeveralUsers(t *testing.T) {
 					must(t, n.RemoveContainer("s1", fmt.Sprint("c", i)))
 					for _, left := range order[done+1:] {
 						// A file has one owner and one group: the user of the last grant.
-						if uid := uint32(1000 + left); method == edits.ByACL && !canWrite(t, uid, uid+1000, path) {
+						if uid := uint32(1000 + left); method == edit.ByACL && !canWrite(t, uid, uid+1000, path) {
 							t.Errorf("user %d has lost access to the socket", uid)
 						}
 					}
@@ -123,8 +123,8 @@ func TestRightsOfSeveralUsers(t *testing.T) {
 func TestACLEntriesOfAdministratorStay(t *testing.T) {
 	n, path := newRightsNode(t, "p/a.sock")
 	must(t, addACLUser(path, 1234, connectRights))
-	must(t, n.Prepare(newContainerOf("c1", "s1", "p/a.sock", edits.ByACL, 1234, 4321)))
-	must(t, n.Prepare(newContainerOf("c2", "s1", "p/a.sock", edits.ByACL, 1235, 4322)))
+	must(t, n.Prepare(newContainerOf("c1", "s1", "p/a.sock", edit.ByACL, 1234, 4321)))
+	must(t, n.Prepare(newContainerOf("c2", "s1", "p/a.sock", edit.ByACL, 1235, 4322)))
 	must(t, addACLUser(path, 1236, connectRights))
 	must(t, n.RemoveSandbox("s1"))
 	for uid, want := range map[uint32]bool{1234: true, 1235: false, 1236: true} {
@@ -134,7 +134,7 @@ func TestACLEntriesOfAdministratorStay(t *testing.T) {
 	}
 	// So do a mode and a group that were set meanwhile.
 	n, path = newRightsNode(t, "q/a.sock")
-	must(t, n.Prepare(newContainerOf("c1", "s1", "q/a.sock", edits.ByGroup, 1234, 4321)))
+	must(t, n.Prepare(newContainerOf("c1", "s1", "q/a.sock", edit.ByGroup, 1234, 4321)))
 	must(t, n.Close())
 	must(t, os.Chown(path, 7, 8))
 	must(t, os.Chmod(path, 0o660))
@@ -149,8 +149,8 @@ func TestACLEntriesOfAdministratorStay(t *testing.T) {
 // A re-created socket gets the access that the remaining containers need, and loses only that.
 func TestRightsAtRecreatedSocket(t *testing.T) {
 	n, path := newRightsNode(t, "p/a.sock")
-	must(t, n.Prepare(newContainerOf("c1", "s1", "p/a.sock", edits.ByACL, 1234, 4321)))
-	must(t, n.Prepare(newContainerOf("c2", "s1", "p/a.sock", edits.ByACL, 1235, 4322)))
+	must(t, n.Prepare(newContainerOf("c1", "s1", "p/a.sock", edit.ByACL, 1234, 4321)))
+	must(t, n.Prepare(newContainerOf("c2", "s1", "p/a.sock", edit.ByACL, 1235, 4322)))
 	must(t, n.RemoveContainer("s1", "c2"))
 	n.listen("run/vsw/p/a.sock", "again")
 	must(t, os.Chmod(path, 0o755))
@@ -170,7 +170,7 @@ func TestRightsAtRecreatedSocket(t *testing.T) {
 func TestRightsAfterCrash(t *testing.T) {
 	n, path := newRightsNode(t, "p/a.sock")
 	before := accessOf(t, path)
-	must(t, n.Prepare(newContainerOf("c1", "s1", "p/a.sock", edits.ByACL, 1234, 4321)))
+	must(t, n.Prepare(newContainerOf("c1", "s1", "p/a.sock", edit.ByACL, 1234, 4321)))
 	must(t, os.Remove(n.recordFile("s1", "c1"))) // the process died before revoking the access
 	n.open(Options{Mode: ModeMount, Watch: true})
 	none := func(string) bool { return false }
@@ -180,7 +180,7 @@ func TestRightsAfterCrash(t *testing.T) {
 	}
 	n.wantNoRightsRecords()
 
-	must(t, n.Prepare(newContainerOf("c1", "s1", "p/a.sock", edits.ByACL, 1234, 4321)))
+	must(t, n.Prepare(newContainerOf("c1", "s1", "p/a.sock", edit.ByACL, 1234, 4321)))
 	c := newContainer("c1", "s1", "p/a.sock")
 	c.Sockets = nil
 	_, err := n.Update(c)
@@ -194,12 +194,12 @@ func TestRightsAfterCrash(t *testing.T) {
 // A damaged record revokes nothing and blocks nothing.
 func TestRightsOfDamagedRecord(t *testing.T) {
 	n, path := newRightsNode(t, "p/a.sock")
-	must(t, n.Prepare(newContainerOf("c1", "s1", "p/a.sock", edits.ByACL, 1234, 4321)))
+	must(t, n.Prepare(newContainerOf("c1", "s1", "p/a.sock", edit.ByACL, 1234, 4321)))
 	for _, text := range []string{"", "{", `{"socket":"/etc/passwd","root":"/run/vsw"}`, `{"socket":"/run/vsw/../../etc/x","root":"/run/vsw","holders":[{"record":"../../x"}]}`} {
 		record := n.path("run/jackfield/rights/" + rightsName("/run/vsw/p/a.sock"))
 		must(t, os.MkdirAll(filepath.Dir(record), 0o700)) // it is removed with its last record
 		must(t, os.WriteFile(record, []byte(text), 0o600))
-		must(t, n.Prepare(newContainerOf("c2", "s2", "p/a.sock", edits.ByACL, 1235, 4322)))
+		must(t, n.Prepare(newContainerOf("c2", "s2", "p/a.sock", edit.ByACL, 1235, 4322)))
 		must(t, n.RemoveSandbox("s2"))
 		if !canWrite(t, 1234, 4321, path) || canWrite(t, 1235, 4322, path) {
 			t.Errorf("%q: wrong access: %s", text, accessOf(t, path))
@@ -214,8 +214,8 @@ func TestRightsAreSharedByAdapters(t *testing.T) {
 	hook, err := Open(n.host, HookDir("/run/jackfield"), Options{Mode: ModeMount, Owner: HookOwner, Shared: true})
 	must(t, err)
 	t.Cleanup(func() { _ = hook.RemoveSandbox("pod"); _ = hook.UnmountIfEmpty(); _ = hook.Close() })
-	must(t, n.Prepare(newContainerOf("c1", "s1", "p/a.sock", edits.ByACL, 1234, 4321)))
-	must(t, hook.Prepare(newContainerOf("c2", "pod", "p/a.sock", edits.ByACL, 1234, 4321)))
+	must(t, n.Prepare(newContainerOf("c1", "s1", "p/a.sock", edit.ByACL, 1234, 4321)))
+	must(t, hook.Prepare(newContainerOf("c2", "pod", "p/a.sock", edit.ByACL, 1234, 4321)))
 	must(t, n.RemoveSandbox("s1"))
 	none := func(string) bool { return false }
 	must(t, n.Retain(time.Time{}, none, none))
@@ -241,7 +241,7 @@ func TestRightsOfManyUsers(t *testing.T) {
 			must(t, os.Chmod(path, 0o755))
 			before := accessOf(t, path)
 			for i := range uint32(600) {
-				must(t, n.Prepare(newContainerOf("c1", "s1", "p/a.sock", edits.ByACL, 100000+i, 100000+i)))
+				must(t, n.Prepare(newContainerOf("c1", "s1", "p/a.sock", edit.ByACL, 100000+i, 100000+i)))
 				must(t, n.RemoveSandbox("s1"))
 			}
 			if after := accessOf(t, path); after != before {
@@ -249,7 +249,7 @@ func TestRightsOfManyUsers(t *testing.T) {
 			}
 			// Entries that crashes left make room in a full ACL.
 			for i := range uint32(600) {
-				must(t, n.Prepare(newContainerOf(strconv.Itoa(int(i)), "s1", "p/a.sock", edits.ByACL, 100000+i, 100000+i)))
+				must(t, n.Prepare(newContainerOf(strconv.Itoa(int(i)), "s1", "p/a.sock", edit.ByACL, 100000+i, 100000+i)))
 				if fs == "ext4" {
 					must(t, os.Remove(n.recordFile("s1", strconv.Itoa(int(i)))))
 				}
@@ -288,7 +288,7 @@ func mountExt4(t *testing.T, dir string) {
 func TestUpdateOfRemovedContainerLeavesNoAccess(t *testing.T) {
 	n, path := newRightsNode(t, "p/a.sock")
 	before := accessOf(t, path)
-	must(t, n.Prepare(edits.Container{ID: "c1", SandboxID: "s1"}))
+	must(t, n.Prepare(edit.Container{ID: "c1", SandboxID: "s1"}))
 	// The records of the second socket are locked: the update waits there.
 	second := "p/b.sock"
 	for i := 0; rightsName("/run/vsw/" + second)[0] == rightsName("/run/vsw/p/a.sock")[0]; i++ {
@@ -297,8 +297,8 @@ func TestUpdateOfRemovedContainerLeavesNoAccess(t *testing.T) {
 	n.listen("run/vsw/"+second, "host")
 	lock, err := n.lockRights(filepath.Join(n.nodeDir(), "rights", filepath.Dir(rightsName("/run/vsw/"+second))))
 	must(t, err)
-	c := newContainerOf("c1", "s1", "p/a.sock", edits.ByACL, 1234, 4321)
-	c.Sockets = append(c.Sockets, edits.Socket{Root: "/run/vsw", Rel: second, At: []string{"net/net1/b.sock"}, Access: c.Sockets[0].Access})
+	c := newContainerOf("c1", "s1", "p/a.sock", edit.ByACL, 1234, 4321)
+	c.Sockets = append(c.Sockets, edit.Socket{Root: "/run/vsw", Rel: second, At: []string{"net/net1/b.sock"}, Access: c.Sockets[0].Access})
 	done := make(chan error)
 	go func() {
 		_, err := n.Update(c)
@@ -320,7 +320,7 @@ func TestUpdateOfRemovedContainerLeavesNoAccess(t *testing.T) {
 func TestMaskedACLEntryOfAdministratorIsRestored(t *testing.T) {
 	n, path := newRightsNode(t, "p/a.sock")
 	must(t, writeACL(path, []aclEntry{{aclUserObj, 7, aclNoID}, {aclUser, 7, 1234}, {aclGroupObj, 5, aclNoID}, {aclMask, 4, aclNoID}, {aclOther, 5, aclNoID}}))
-	must(t, n.Prepare(newContainerOf("c1", "s1", "p/a.sock", edits.ByACL, 1234, 4321)))
+	must(t, n.Prepare(newContainerOf("c1", "s1", "p/a.sock", edit.ByACL, 1234, 4321)))
 	if !canWrite(t, 1234, 4321, path) {
 		t.Fatal("the user has no access to the socket")
 	}
@@ -341,7 +341,7 @@ func TestUpdateWithoutRecordLeavesNoAccess(t *testing.T) {
 	must(t, unix.Mount(dir, dir, "", unix.MS_BIND, ""))
 	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
 	must(t, unix.Mount("", dir, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, ""))
-	if _, err := n.Update(newContainerOf("c1", "s1", "p/a.sock", edits.ByACL, 1234, 4321)); !errors.Is(err, unix.EROFS) {
+	if _, err := n.Update(newContainerOf("c1", "s1", "p/a.sock", edit.ByACL, 1234, 4321)); !errors.Is(err, unix.EROFS) {
 		t.Errorf("the update without a record: %v", err)
 	}
 	if after := accessOf(t, path); after != before {
@@ -354,7 +354,7 @@ func TestUpdateWithoutRecordLeavesNoAccess(t *testing.T) {
 func TestNoAccessWithoutRecord(t *testing.T) {
 	n, path := newRightsNode(t, "p/a.sock")
 	before := accessOf(t, path)
-	k := newContainerOf("c1", "s1", "p/a.sock", edits.ByACL, 1234, 4321).Sockets[0]
+	k := newContainerOf("c1", "s1", "p/a.sock", edit.ByACL, 1234, 4321).Sockets[0]
 	fd, err := unix.Open(path, unix.O_PATH, 0)
 	must(t, err)
 	defer unix.Close(fd)
@@ -369,9 +369,9 @@ func TestNoAccessWithoutRecord(t *testing.T) {
 // A file that cannot be replaced is not reported as changed.
 func TestUpdateWithoutFileIsNoChange(t *testing.T) {
 	n := newNode(t)
-	must(t, n.Prepare(edits.Container{ID: "c1", SandboxID: "s1"}))
+	must(t, n.Prepare(edit.Container{ID: "c1", SandboxID: "s1"}))
 	must(t, os.MkdirAll(filepath.Join(n.containersDir(), "c1", "devices.json", "full"), 0o700))
-	c := edits.Container{ID: "c1", SandboxID: "s1", Files: []edits.File{{Name: "devices.json", Data: []byte("{}")}}}
+	c := edit.Container{ID: "c1", SandboxID: "s1", Files: []edit.File{{Name: "devices.json", Data: []byte("{}")}}}
 	if change, err := n.Update(c); err == nil || !change.Empty() {
 		t.Errorf("the update reports %+v, %v", change, err)
 	}

@@ -27,7 +27,7 @@ func TestSocketGetsSELinuxLabel(t *testing.T) {
 	}
 	n.listen("run/vsw/off/a.sock", "x")
 	c := newContainer("c-off", "s1", "off/a.sock")
-	c.Sockets[0].Access = edits.Access{Label: label}
+	c.Sockets[0].Access = edit.Access{Label: label}
 	must(t, n.Prepare(c))
 	if got := has(n.path("run/vsw/off/a.sock")); got != "" {
 		t.Errorf("SELinux is off, and the label is %q", got)
@@ -39,7 +39,7 @@ func TestSocketGetsSELinuxLabel(t *testing.T) {
 	must(t, os.WriteFile("/sys/fs/selinux/enforce", []byte("1"), 0o644))
 	n.listen("run/vsw/on/a.sock", "x")
 	c = newContainer("c-on", "s1", "on/a.sock")
-	c.Sockets[0].Access = edits.Access{Label: label}
+	c.Sockets[0].Access = edit.Access{Label: label}
 	must(t, n.Prepare(c))
 	at := n.stagedPath(c.ID, "net/net1/a.sock")
 	if got := has(at); got != label {

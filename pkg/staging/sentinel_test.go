@@ -29,8 +29,8 @@ func TestReasonsAgainstMountsAreFailedPreconditions(t *testing.T) {
 }
 
 func TestErrorsOfAccessHaveSentinels(t *testing.T) {
-	a := edits.Access{User: &edits.User{UID: 1}}
-	if _, err := grantIn(&a, ownership{}, edits.ByGroup, "socket", connectRights); !errors.Is(err, errdefs.ErrFailedPrecondition) {
+	a := edit.Access{User: &edit.User{UID: 1}}
+	if _, err := grantIn(&a, ownership{}, edit.ByGroup, "socket", connectRights); !errors.Is(err, errdefs.ErrFailedPrecondition) {
 		t.Errorf("group of the host: %v", err)
 	}
 	if _, err := decodeACL([]byte{9, 0, 0, 0}); !errors.Is(err, errdefs.ErrNotImplemented) {

@@ -19,7 +19,7 @@ import (
 
 // openSocket opens the socket that is at its path now, below its root, and checks it on the
 // descriptor.
-func (s *Store) openSocket(k *edits.Socket) (int, error) {
+func (s *Store) openSocket(k *edit.Socket) (int, error) {
 	fd, err := openBelowRoot(s.host, k.Root, k.Rel, unix.O_PATH|unix.O_NOFOLLOW)
 	if err != nil {
 		return -1, err
@@ -36,7 +36,7 @@ func (s *Store) openSocket(k *edits.Socket) (int, error) {
 }
 
 // openForContainer opens a socket that the sandbox holds, and grants the container's user access.
-func (s *Store) openForContainer(c *edits.Container, k *edits.Socket) (int, error) {
+func (s *Store) openForContainer(c *edit.Container, k *edit.Socket) (int, error) {
 	fd, err := s.openSocket(k)
 	if errdefs.IsNotFound(err) {
 		err = fmt.Errorf("%w; the vswitch has not created this socket yet: check its port", err)
@@ -52,7 +52,7 @@ func (s *Store) openForContainer(c *edits.Container, k *edits.Socket) (int, erro
 }
 
 // stageSocketDir creates a socket directory, and mounts it at its place.
-func (s *Store) stageSocketDir(c *edits.Container, d *edits.SocketDir) error {
+func (s *Store) stageSocketDir(c *edit.Container, d *edit.SocketDir) error {
 	fd, err := s.makeSocketDir(c.SandboxID, d)
 	if err != nil {
 		return err
@@ -78,7 +78,7 @@ const maxMisses, maxLosses = 5, 100
 
 // stageSocket binds a socket of the host at its places. A vswitch that is re-creating the socket
 // gets some time.
-func (s *Store) stageSocket(c *edits.Container, k *edits.Socket) error {
+func (s *Store) stageSocket(c *edit.Container, k *edit.Socket) error {
 	for misses, losses := 0, 0; ; time.Sleep(time.Millisecond) {
 		lost, err := s.openAndBindSocket(c, k)
 		switch {
@@ -97,7 +97,7 @@ func (s *Store) stageSocket(c *edits.Container, k *edits.Socket) error {
 
 // openAndBindSocket opens the socket that is at its path now, and binds it at its places. It reports
 // a socket as lost that disappeared in between.
-func (s *Store) openAndBindSocket(c *edits.Container, k *edits.Socket) (lost bool, err error) {
+func (s *Store) openAndBindSocket(c *edit.Container, k *edit.Socket) (lost bool, err error) {
 	fd, err := s.openForContainer(c, k)
 	switch {
 	case err == nil:
@@ -114,7 +114,7 @@ func (s *Store) openAndBindSocket(c *edits.Container, k *edits.Socket) (lost boo
 // bindSocket binds the socket of a descriptor at all its places, in place of an older one. A socket
 // that is awaited has the descriptor -1, and placeholders. In ModeDirectory every socket has
 // placeholders: the runtime mounts on them. The lock is held.
-func (s *Store) bindSocket(c *edits.Container, k *edits.Socket, fd int) error {
+func (s *Store) bindSocket(c *edit.Container, k *edit.Socket, fd int) error {
 	dir := filepath.Join(s.containersDir(), c.ID)
 	for _, at := range k.At {
 		target := filepath.Join(dir, at)
@@ -132,7 +132,7 @@ func (s *Store) bindSocket(c *edits.Container, k *edits.Socket, fd int) error {
 }
 
 // scratchOwner returns the user who owns a scratch directory, nil for the process's own.
-func scratchOwner(c *edits.Container, dir string) *edits.User {
+func scratchOwner(c *edit.Container, dir string) *edit.User {
 	isIn := func(at string) bool { return strings.HasPrefix(at, dir+"/") }
 	for i := range c.Sockets {
 		if k := &c.Sockets[i]; k.Access.User != nil && slices.ContainsFunc(k.At, isIn) {

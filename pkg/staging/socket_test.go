@@ -37,7 +37,7 @@ func TestMissingSocketDirNeedsItsRoot(t *testing.T) {
 	must(t, os.MkdirAll(dir+"/run/vsw", 0o755))
 	host, err := hostfs.New(dir)
 	must(t, err)
-	if got, err := FindSocketDir(host, "/run/jackfield", "", "s1", "/run/vsw", "p1"); got != edits.MissingDir || err != nil {
+	if got, err := FindSocketDir(host, "/run/jackfield", "", "s1", "/run/vsw", "p1"); got != edit.MissingDir || err != nil {
 		t.Errorf("below a root: %v, %v", got, err)
 	}
 	if _, err := FindSocketDir(host, "/run/jackfield", "", "s1", "/run/none", "p1"); !errdefs.IsNotFound(err) {

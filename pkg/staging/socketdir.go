@@ -47,14 +47,14 @@ const (
 
 // makeSocketDir claims a directory for the sandbox, creates it if it is missing, and opens it. It is
 // recorded under the sandbox before it is created.
-func (s *Store) makeSocketDir(sandboxID string, d *edits.SocketDir) (fd int, err error) {
+func (s *Store) makeSocketDir(sandboxID string, d *edit.SocketDir) (fd int, err error) {
 	if fd, err = s.claimAndCreate(sandboxID, d); err != nil {
 		return -1, withOrigin(d.From, fmt.Errorf("create socket directory %q: %w", filepath.Join(d.Root, d.Rel), err))
 	}
 	return fd, nil
 }
 
-func (s *Store) claimAndCreate(sandboxID string, d *edits.SocketDir) (fd int, err error) {
+func (s *Store) claimAndCreate(sandboxID string, d *edit.SocketDir) (fd int, err error) {
 	rel := filepath.Clean(d.Rel)
 	if !isLocal(rel) {
 		return -1, errdefs.ErrInvalidArgument.WithMessage(fmt.Sprintf("%q is not below %q", d.Rel, d.Root))
@@ -101,7 +101,7 @@ func (s *Store) claimAndCreate(sandboxID string, d *edits.SocketDir) (fd int, er
 
 // finishSocketDir finishes a directory that was created just now, and checks any other. It returns
 // the descriptor of the directory, or of the root of the file system that it mounts there.
-func (s *Store) finishSocketDir(d *edits.SocketDir, dir string, claim *claims.Claim, fd int, created bool) (int, error) {
+func (s *Store) finishSocketDir(d *edit.SocketDir, dir string, claim *claims.Claim, fd int, created bool) (int, error) {
 	id, err := claims.IdentityOf(fd)
 	if err != nil {
 		return -1, err
@@ -117,7 +117,7 @@ func (s *Store) finishSocketDir(d *edits.SocketDir, dir string, claim *claims.Cl
 		case err != nil:
 			return -1, err
 		case bounded:
-			return socketdir.Mount(s.claims, dir, fd, s.opts.DirectorySize)
+			return sockdir.Mount(s.claims, dir, fd, s.opts.DirectorySize)
 		}
 		return fd, s.claims.SetCreated(dir, id, nil)
 	case claim.Mounted != nil && claim.Created != nil && *claim.Created == id:
@@ -152,7 +152,7 @@ func mountsReachHost(dir string) (bool, error) {
 
 // remountBounded mounts the file system of a directory after a crash between its record and its
 // mount.
-func (s *Store) remountBounded(d *edits.SocketDir, dir string, fd int) (root int, err error) {
+func (s *Store) remountBounded(d *edit.SocketDir, dir string, fd int) (root int, err error) {
 	bounded, err := s.isBounded(filepath.Dir(dir))
 	if err != nil {
 		return -1, err
@@ -160,7 +160,7 @@ func (s *Store) remountBounded(d *edits.SocketDir, dir string, fd int) (root int
 	if !bounded {
 		return -1, errdefs.ErrFailedPrecondition.WithMessage("the file system that limits its size is not mounted here; mount the socket root with mountPropagation HostToContainer, or re-create the pod")
 	}
-	if root, err = socketdir.Mount(s.claims, dir, fd, s.opts.DirectorySize); err != nil {
+	if root, err = sockdir.Mount(s.claims, dir, fd, s.opts.DirectorySize); err != nil {
 		return -1, err
 	}
 	if err := grantCreate(&d.Access, root); err != nil {
@@ -230,7 +230,7 @@ func (s *Store) removeUnfinished(sandboxID string, m createdDir, parent int) err
 	if err != nil || !slices.ContainsFunc(list, m.isSame) {
 		return err
 	}
-	return socketdir.RemoveEmpty(parent, filepath.Base(m.Rel))
+	return sockdir.RemoveEmpty(parent, filepath.Base(m.Rel))
 }
 
 // recordCreatedDir adds a directory to the sandbox's record, or replaces its entry. With created false
@@ -291,7 +291,7 @@ func (s *Store) removeCreatedDir(m createdDir) error {
 			return err
 		}
 	}
-	return socketdir.Remove(parent, filepath.Base(m.Rel), &claim, m.Parent)
+	return sockdir.Remove(parent, filepath.Base(m.Rel), &claim, m.Parent)
 }
 
 // isAbsent reports whether an error means that there is no directory at a path, or a symlink on

@@ -24,14 +24,14 @@ import (
 )
 
 // newServer returns a container whose application creates its socket in a directory.
-func newServer(id, sandbox, rel string) edits.Container {
-	return edits.Container{ID: id, SandboxID: sandbox, Dirs: []edits.Dir{{Path: "net/net1"}},
-		SocketDirs: []edits.SocketDir{{Root: "/run/vsw", Rel: rel, From: "file: vhost-user.path"}}}
+func newServer(id, sandbox, rel string) edit.Container {
+	return edit.Container{ID: id, SandboxID: sandbox, Dirs: []edit.Dir{{Path: "net/net1"}},
+		SocketDirs: []edit.SocketDir{{Root: "/run/vsw", Rel: rel, From: "file: vhost-user.path"}}}
 }
 
 // newClient returns a container that gets a socket of the host.
-func newClient(id, sandbox, rel string) edits.Container {
-	return edits.Container{ID: id, SandboxID: sandbox, Sockets: []edits.Socket{{Root: "/run/vsw", Rel: rel, From: "file: vhost-user.path"}}}
+func newClient(id, sandbox, rel string) edit.Container {
+	return edit.Container{ID: id, SandboxID: sandbox, Sockets: []edit.Socket{{Root: "/run/vsw", Rel: rel, From: "file: vhost-user.path"}}}
 }
 
 func listen(t *testing.T, path string) {
@@ -142,7 +142,7 @@ func TestParentDirectoriesBelongToRoot(t *testing.T) {
 	}
 	s, dir := newTestStore(t)
 	c := newServer("c1", "s1", "shared/deep/pod-a")
-	c.SocketDirs[0].Access.User = &edits.User{UID: 1234, GID: 1235}
+	c.SocketDirs[0].Access.User = &edit.User{UID: 1234, GID: 1235}
 	must(t, s.Prepare(c))
 	for rel, want := range map[string]uint32{"shared": 0, "shared/deep": 0, "shared/deep/pod-a": 1234} {
 		var st unix.Stat_t
@@ -230,7 +230,7 @@ func TestAdaptersShareClaims(t *testing.T) {
 			if name == by {
 				continue
 			}
-			for what, c := range map[string]edits.Container{
+			for what, c := range map[string]edit.Container{
 				"the directory": newServer("c3", "s2", "own"), "a parent": newServer("c3", "s2", "."), "a subdirectory": newServer("c3", "s2", "own/deeper"),
 				"a socket in it": newClient("c3", "s2", "own/app.sock"), "the directory of a socket": newServer("c3", "s2", "held"),
 			} {
@@ -348,7 +348,7 @@ func TestCrashWhileDirectoryIsCreated(t *testing.T) {
 	at := filepath.Join(dir, "run/vsw/a")
 	crash := func() {
 		t.Helper()
-		must(t, s.locked(func() error { return s.recordContainer(&edits.Container{ID: "c0", SandboxID: "s1"}) }))
+		must(t, s.locked(func() error { return s.recordContainer(&edit.Container{ID: "c0", SandboxID: "s1"}) }))
 		must(t, s.markClaimed("s1"))
 		_, _, err := s.claims.ClaimDirectory("/run/vsw/a", s.holder("s1"))
 		must(t, err)

@@ -20,7 +20,7 @@ const maxStaleEntries = 256
 
 // removeStaleSockets removes the sockets on which no process listens from a directory that was created for
 // the sandbox. The application of a killed container left them, and its successor could not create its own.
-func (s *Store) removeStaleSockets(c *edits.Container, d *edits.SocketDir, fd int) error {
+func (s *Store) removeStaleSockets(c *edit.Container, d *edit.SocketDir, fd int) error {
 	if !c.Successor {
 		return nil
 	}

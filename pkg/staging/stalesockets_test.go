@@ -28,7 +28,7 @@ func TestSuccessorFindsNoStaleSocket(t *testing.T) {
 	must(t, os.MkdirAll(admins, 0o755))
 	prepare := func(id string, successor bool) {
 		t.Helper()
-		must(t, s.Prepare(edits.Container{ID: id, SandboxID: longID, Successor: successor, SocketDirs: []edits.SocketDir{
+		must(t, s.Prepare(edit.Container{ID: id, SandboxID: longID, Successor: successor, SocketDirs: []edit.SocketDir{
 			{Root: "/run/vsw", Rel: "own", Granted: true}, {Root: "/run/vsw", Rel: "common", Granted: true}}}))
 	}
 	prepare("c1", false)

@@ -38,8 +38,8 @@ type Store struct {
 
 	mu       sync.Mutex // guards what follows, and every mount
 	tracked  map[string]*record
-	sockets  map[string]*hostSocket    // by the socket's host path
-	watchers map[bool]*fswatch.Watcher // by whether tenants can write the directories
+	sockets  map[string]*hostSocket  // by the socket's host path
+	watchers map[bool]*watch.Watcher // by whether tenants can write the directories
 	// watchThrottle limits the log lines about directories that cannot be watched.
 	watchThrottle logThrottle
 	closed        bool
@@ -89,7 +89,7 @@ type Events interface {
 // umask. A state directory that another user owns or can write is errdefs.ErrPermissionDenied.
 func Open(host hostfs.Root, dir string, opts Options) (*Store, error) {
 	s := &Store{host: host, hostDir: dir, dir: host.Path(dir), opts: opts, claims: claims.Open(host, claimsPath(dir, opts.Owner)),
-		rebinderLock: -1, daemonLock: -1, tracked: make(map[string]*record), sockets: make(map[string]*hostSocket), watchers: make(map[bool]*fswatch.Watcher)}
+		rebinderLock: -1, daemonLock: -1, tracked: make(map[string]*record), sockets: make(map[string]*hostSocket), watchers: make(map[bool]*watch.Watcher)}
 	if err := s.prepareStateDir(); err != nil {
 		return nil, err
 	}
@@ -196,7 +196,7 @@ func (s *Store) UnmountIfEmpty() error {
 	})
 }
 
-func (s *Store) containersDir() string { return edits.ContainersDir(s.dir) }
+func (s *Store) containersDir() string { return edit.ContainersDir(s.dir) }
 func (s *Store) sandboxesDir() string  { return SandboxesDir(s.dir) }
 
 // Containers lists the staged containers, sorted.

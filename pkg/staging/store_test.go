@@ -60,14 +60,14 @@ func exists(path string) bool {
 	return err == nil
 }
 
-var sample = edits.Container{ID: "c1", SandboxID: "s1", Files: []edits.File{{Name: "devices.json", Data: []byte("[]")}}, Dirs: []edits.Dir{{Path: "net/net1"}},
-	SocketDirs: []edits.SocketDir{{Root: "/run/vsw", Rel: "a/b", Access: edits.Access{User: &edits.User{UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())}}}}}
+var sample = edit.Container{ID: "c1", SandboxID: "s1", Files: []edit.File{{Name: "devices.json", Data: []byte("[]")}}, Dirs: []edit.Dir{{Path: "net/net1"}},
+	SocketDirs: []edit.SocketDir{{Root: "/run/vsw", Rel: "a/b", Access: edit.Access{User: &edit.User{UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())}}}}}
 
 func TestPreparedContainerIsRemovedCompletely(t *testing.T) {
 	s, dir := newTestStore(t)
 	must(t, s.Prepare(sample))
 	must(t, s.Prepare(sample))
-	base := filepath.Join(dir, edits.ContainerDir("/run/jackfield", "c1"))
+	base := filepath.Join(dir, edit.ContainerDir("/run/jackfield", "c1"))
 	for path, mode := range map[string]os.FileMode{"": 0o755, "devices.json": 0o644, "net": 0o755, "net/net1": 0o755} {
 		st, err := os.Stat(filepath.Join(base, path))
 		must(t, err)
@@ -135,7 +135,7 @@ func TestSocketDirectoryBelongsToOneSandbox(t *testing.T) {
 	s, _ := newTestStore(t)
 	must(t, s.Prepare(sample))
 	for _, rel := range []string{"a/b", "a", "a/b/c"} {
-		other := edits.Container{ID: "c2", SandboxID: "s2", SocketDirs: []edits.SocketDir{{Root: "/run/vsw", Rel: rel}}}
+		other := edit.Container{ID: "c2", SandboxID: "s2", SocketDirs: []edit.SocketDir{{Root: "/run/vsw", Rel: rel}}}
 		if err := s.Prepare(other); !errdefs.IsConflict(err) || !strings.Contains(err.Error(), "s1") {
 			t.Errorf("%s: %v, want a conflict that names the sandbox", rel, err)
 		}
@@ -168,11 +168,11 @@ func TestSymlinksBelowARootAreNotFollowed(t *testing.T) {
 
 func TestPrepareIsAllOrNothing(t *testing.T) {
 	s, dir := newTestStore(t)
-	for name, c := range map[string]edits.Container{
-		"mount point": {ID: "c1", SandboxID: "s1", Dirs: []edits.Dir{{Path: "net/../../x"}}},
-		"file":        {ID: "c1", SandboxID: "s1", Files: []edits.File{{Name: "../x", Data: nil}}},
-		"socket dir":  {ID: "c1", SandboxID: "s1", SocketDirs: []edits.SocketDir{{Root: "/run/vsw", Rel: "../x"}}},
-		"root":        {ID: "c1", SandboxID: "s1", SocketDirs: []edits.SocketDir{{Root: "/run/vsw", Rel: "."}}},
+	for name, c := range map[string]edit.Container{
+		"mount point": {ID: "c1", SandboxID: "s1", Dirs: []edit.Dir{{Path: "net/../../x"}}},
+		"file":        {ID: "c1", SandboxID: "s1", Files: []edit.File{{Name: "../x", Data: nil}}},
+		"socket dir":  {ID: "c1", SandboxID: "s1", SocketDirs: []edit.SocketDir{{Root: "/run/vsw", Rel: "../x"}}},
+		"root":        {ID: "c1", SandboxID: "s1", SocketDirs: []edit.SocketDir{{Root: "/run/vsw", Rel: "."}}},
 		"ID":          {ID: "../c", SandboxID: "s1"},
 		"sandbox ID":  {ID: "c1", SandboxID: ".."},
 	} {
@@ -195,7 +195,7 @@ func TestRetainKeepsWhatWasCreatedAfterTheReport(t *testing.T) {
 	must(t, os.Chtimes(filepath.Join(s.containersDir(), "c1"), time.Time{}, time.Now().Add(-maxCreationTime)))
 	report := time.Now()
 	none := func(string) bool { return false }
-	must(t, s.Prepare(edits.Container{ID: "c2", SandboxID: "s2"}))
+	must(t, s.Prepare(edit.Container{ID: "c2", SandboxID: "s2"}))
 	must(t, os.Mkdir(filepath.Join(s.containersDir(), "c3"), 0o755))
 	must(t, s.Retain(report, none, none))
 	got := strings.Join(listFiles(t, dir), " ")
@@ -210,7 +210,7 @@ func TestRetainKeepsWhatWasCreatedAfterTheReport(t *testing.T) {
 
 func TestRetainKeepsLivingAndNewContainers(t *testing.T) {
 	s, dir := newTestStore(t)
-	for _, c := range []edits.Container{sample, {ID: "c2", SandboxID: "s2"}, {ID: "c3", SandboxID: "s2"}, {ID: "new", SandboxID: "s2"}, {ID: "new1", SandboxID: "s1"}} {
+	for _, c := range []edit.Container{sample, {ID: "c2", SandboxID: "s2"}, {ID: "c3", SandboxID: "s2"}, {ID: "new", SandboxID: "s2"}, {ID: "new1", SandboxID: "s1"}} {
 		must(t, s.Prepare(c))
 	}
 	// The runtime does not report a container that it is creating.
@@ -261,7 +261,7 @@ func TestNoDescriptorLeaks(t *testing.T) {
 	before := count()
 	for range 20 {
 		must(t, s.Prepare(sample))
-		_ = s.Prepare(edits.Container{ID: "c2", SandboxID: "s2", SocketDirs: []edits.SocketDir{{Root: "/run/vsw", Rel: "a/b/c/d"}}})
+		_ = s.Prepare(edit.Container{ID: "c2", SandboxID: "s2", SocketDirs: []edit.SocketDir{{Root: "/run/vsw", Rel: "a/b/c/d"}}})
 		must(t, s.RemoveSandbox("s2"))
 		must(t, s.RemoveSandbox("s1"))
 	}
@@ -273,13 +273,13 @@ func TestNoDescriptorLeaks(t *testing.T) {
 // An update removes a part of a list, or a value, only if the new list does not have it, in whatever order.
 func TestUpdateRemoves(t *testing.T) {
 	const one, two, three = `{"name":"a","interface":"net1"}`, `{"name":"a","interface":"net2","jackfield":{"eal":["-a","x"]}}`, `{"name":"b","interface":"net1"}`
-	file := func(devices string) []edits.File {
+	file := func(devices string) []edit.File {
 		var text bytes.Buffer
 		must(t, json.Indent(&text, []byte(devices), "", "  "))
-		return []edits.File{{Name: "devices.json", Data: text.Bytes()}}
+		return []edit.File{{Name: "devices.json", Data: text.Bytes()}}
 	}
 	s, _ := newTestStore(t)
-	c := edits.Container{ID: "c1", SandboxID: "s1", Files: file("[" + one + "," + two + "," + three + "]")}
+	c := edit.Container{ID: "c1", SandboxID: "s1", Files: file("[" + one + "," + two + "," + three + "]")}
 	must(t, s.Prepare(c))
 	for devices, want := range map[string]bool{
 		"[" + one + "," + two + "," + three + "]":                                             false,

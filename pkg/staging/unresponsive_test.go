@@ -102,7 +102,7 @@ func TestUnresponsiveRootDelaysNoRebind(t *testing.T) {
 // sockets whose records have the same lock.
 func TestUnresponsiveRootDelaysNoOtherAccess(t *testing.T) {
 	n, _ := newRightsNode(t, "hung/a.sock")
-	must(t, n.Prepare(newContainerOf("c1", "s1", "hung/a.sock", edits.ByACL, 1234, 4321)))
+	must(t, n.Prepare(newContainerOf("c1", "s1", "hung/a.sock", edit.ByACL, 1234, 4321)))
 	other := "p/b.sock"
 	for i := 0; rightsName("/run/vsw/" + other)[0] != rightsName("/run/vsw/hung/a.sock")[0]; i++ {
 		other = fmt.Sprintf("p/b%d.sock", i)
@@ -113,7 +113,7 @@ func TestUnresponsiveRootDelaysNoOtherAccess(t *testing.T) {
 	go func() { removed <- n.RemoveContainer("s1", "c1") }()
 	n.waitUntil(func() bool { return !exists(n.recordFile("s1", "c1")) }, "the container's record is not removed")
 	time.Sleep(100 * time.Millisecond) // now the removal waits for the file system
-	n.wantEnd("creation", func() error { return n.Prepare(newContainerOf("c2", "s2", other, edits.ByACL, 1234, 4321)) })
+	n.wantEnd("creation", func() error { return n.Prepare(newContainerOf("c2", "s2", other, edit.ByACL, 1234, 4321)) })
 	release()
 	<-removed
 }
@@ -123,7 +123,7 @@ func TestUnresponsiveRootDelaysNoOtherAccess(t *testing.T) {
 func TestUnresponsiveRootOfGonePodDelaysNoTracking(t *testing.T) {
 	n := newNode(t)
 	n.listen("run/vsw/p1/a.sock", "host")
-	must(t, n.Prepare(edits.Container{ID: "c1", SandboxID: "s1", Dirs: []edits.Dir{{Path: "net/net1"}}, SocketDirs: []edits.SocketDir{{Root: "/run/vsw", Rel: "hung/mine", At: "net/net1"}}}))
+	must(t, n.Prepare(edit.Container{ID: "c1", SandboxID: "s1", Dirs: []edit.Dir{{Path: "net/net1"}}, SocketDirs: []edit.SocketDir{{Root: "/run/vsw", Rel: "hung/mine", At: "net/net1"}}}))
 	must(t, n.Prepare(newContainer("c2", "s2", "p1/a.sock")))
 	must(t, n.Close())
 	n.Store = nil

@@ -38,7 +38,7 @@ func (c *Change) Empty() bool { return len(c.Added) == 0 && len(c.Removed) == 0 
 // is denied, and a socket directory that cannot be created, are not part of the container then.
 // A socket that was opened and cannot be bound is part of it: it is tried again at once in the
 // background, which reports a failure to Events, and whenever the host re-creates the socket.
-func (s *Store) Update(c edits.Container) (Change, error) {
+func (s *Store) Update(c edit.Container) (Change, error) {
 	if err := validateContainer(&c); err != nil {
 		return Change{}, err
 	}
@@ -69,8 +69,8 @@ type update struct {
 	change Change
 	errs   []error // of items that are not delivered
 
-	dropped   []edits.Socket // to which access ends
-	droppedBy string         // the record of the container that has them no longer, "" for a removed container
+	dropped   []edit.Socket // to which access ends
+	droppedBy string        // the record of the container that has them no longer, "" for a removed container
 }
 
 // newMount is a socket or a socket directory to mount in a running container.
@@ -93,7 +93,7 @@ func (u *update) close() {
 func (u *update) keepDirs() {
 	dirs := slices.Clone(u.now.Dirs)
 	for _, d := range u.was.Dirs {
-		if i := slices.IndexFunc(dirs, func(o edits.Dir) bool { return o.Path == d.Path }); i < 0 {
+		if i := slices.IndexFunc(dirs, func(o edit.Dir) bool { return o.Path == d.Path }); i < 0 {
 			dirs = append(dirs, d)
 		} else {
 			dirs[i].Scratch = dirs[i].Scratch || d.Scratch
@@ -104,7 +104,7 @@ func (u *update) keepDirs() {
 
 // openNewDirs creates the socket directories that the container does not have, and opens them.
 func (u *update) openNewDirs() {
-	u.now.SocketDirs = slices.DeleteFunc(slices.Clone(u.now.SocketDirs), func(d edits.SocketDir) bool {
+	u.now.SocketDirs = slices.DeleteFunc(slices.Clone(u.now.SocketDirs), func(d edit.SocketDir) bool {
 		if slices.ContainsFunc(u.was.SocketDirs, d.IsSame) {
 			return false
 		}
@@ -124,7 +124,7 @@ func (u *update) openNewDirs() {
 
 // openNewSockets opens each socket for the places at which the container does not have it.
 func (u *update) openNewSockets() {
-	u.now.Sockets = slices.DeleteFunc(slices.Clone(u.now.Sockets), func(k edits.Socket) bool {
+	u.now.Sockets = slices.DeleteFunc(slices.Clone(u.now.Sockets), func(k edit.Socket) bool {
 		at := slices.DeleteFunc(slices.Clone(k.At), func(at string) bool { return hasSocketAt(&u.was.Container, at, k.HostPath()) })
 		if len(at) == 0 {
 			return false
@@ -140,8 +140,8 @@ func (u *update) openNewSockets() {
 }
 
 // openSocket opens a socket that the sandbox may have. It returns -1 for a socket that does not exist yet.
-func (u *update) openSocket(k *edits.Socket) (int, error) {
-	if err := u.store.holdSockets(u.now.SandboxID, []edits.Socket{*k}); err != nil {
+func (u *update) openSocket(k *edit.Socket) (int, error) {
+	if err := u.store.holdSockets(u.now.SandboxID, []edit.Socket{*k}); err != nil {
 		return -1, err
 	}
 	fd, err := u.store.openForContainer(&u.now.Container, k)
@@ -183,8 +183,8 @@ func (u *update) apply() error {
 // dropNew schedules the revocation of access to the sockets that only this update adds. Without a
 // record, nothing else revokes this access.
 func (u *update) dropNew() {
-	u.dropped = slices.DeleteFunc(slices.Clone(u.now.Sockets), func(k edits.Socket) bool {
-		return slices.ContainsFunc(u.was.Sockets, func(o edits.Socket) bool { return o.HostPath() == k.HostPath() })
+	u.dropped = slices.DeleteFunc(slices.Clone(u.now.Sockets), func(k edit.Socket) bool {
+		return slices.ContainsFunc(u.was.Sockets, func(o edit.Socket) bool { return o.HostPath() == k.HostPath() })
 	})
 	u.droppedBy = u.store.recordName(u.now.SandboxID, u.now.ID)
 }
@@ -238,7 +238,7 @@ func (u *update) writeFiles(dir string) {
 
 // unmountDropped unmounts what the container does not have any more, and returns the sockets that it
 // has at no place.
-func (u *update) unmountDropped(dir string) (dropped []edits.Socket) {
+func (u *update) unmountDropped(dir string) (dropped []edit.Socket) {
 	for _, k := range u.was.Sockets {
 		for _, at := range k.At {
 			if !hasSocketAt(&u.now.Container, at, "") {
@@ -246,7 +246,7 @@ func (u *update) unmountDropped(dir string) (dropped []edits.Socket) {
 				u.change.Removed = append(u.change.Removed, at)
 			}
 		}
-		if !slices.ContainsFunc(u.now.Sockets, func(o edits.Socket) bool { return o.HostPath() == k.HostPath() }) {
+		if !slices.ContainsFunc(u.now.Sockets, func(o edit.Socket) bool { return o.HostPath() == k.HostPath() }) {
 			dropped = append(dropped, k)
 		}
 	}
@@ -272,7 +272,7 @@ func removeSocketAt(target string) error {
 
 // UpdateRemoves reports whether an update would remove a socket, a socket directory or a part of a
 // JSON file from the container.
-func (s *Store) UpdateRemoves(c edits.Container) bool {
+func (s *Store) UpdateRemoves(c edit.Container) bool {
 	for _, f := range c.Files {
 		have, err := os.ReadFile(filepath.Join(s.containersDir(), c.ID, f.Name))
 		if errors.Is(err, fs.ErrNotExist) {
@@ -294,7 +294,7 @@ func (s *Store) UpdateRemoves(c edits.Container) bool {
 			return true
 		}
 	}
-	return slices.ContainsFunc(was.SocketDirs, func(d edits.SocketDir) bool { return !slices.ContainsFunc(c.SocketDirs, d.IsSame) })
+	return slices.ContainsFunc(was.SocketDirs, func(d edit.SocketDir) bool { return !slices.ContainsFunc(c.SocketDirs, d.IsSame) })
 }
 
 // losesValue reports whether a part of a decoded JSON value is missing in the value that replaces it:
@@ -320,8 +320,8 @@ func losesValue(was, is any) bool {
 
 // hasSocketAt reports whether the container has a socket at a place: the socket with this host
 // path, or any for "".
-func hasSocketAt(c *edits.Container, at, hostPath string) bool {
-	return slices.ContainsFunc(c.Sockets, func(k edits.Socket) bool {
+func hasSocketAt(c *edit.Container, at, hostPath string) bool {
+	return slices.ContainsFunc(c.Sockets, func(k edit.Socket) bool {
 		return slices.Contains(k.At, at) && (hostPath == "" || hostPath == k.HostPath())
 	})
 }

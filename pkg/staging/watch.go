@@ -18,10 +18,10 @@ import (
 
 // hostSocket is a socket of the host that is bound in containers.
 type hostSocket struct {
-	socket     edits.Socket // of the first container; all have the same root and rel
-	checking   sync.Mutex   // one check at a time: another one could bind an older socket
+	socket     edit.Socket // of the first container; all have the same root and rel
+	checking   sync.Mutex  // one check at a time: another one could bind an older socket
 	containers map[string]*record
-	watch      *fswatch.Watch
+	watch      *watch.Watch
 	tenant     bool // watch belongs to the watcher of directories that tenants can write
 	moving     bool // while it moves to the other watcher
 	throttle   logThrottle
@@ -35,7 +35,7 @@ const tenantPause = 2 * time.Millisecond
 // tenant delays only tenants. After an error, Close ends what was started.
 func (s *Store) startWatchers() error {
 	for tenant, pause := range map[bool]time.Duration{false: 0, true: tenantPause} {
-		w, err := fswatch.New(s.host, fswatch.Options{Failed: s.reportWatchFailure, Pause: pause})
+		w, err := watch.New(s.host, watch.Options{Failed: s.reportWatchFailure, Pause: pause})
 		if err != nil {
 			return err
 		}
@@ -70,7 +70,7 @@ func (s *Store) watchSocket(src *hostSocket, tenant bool) {
 	if w == nil {
 		return
 	}
-	watch, err := w.Add(filepath.Dir(src.socket.HostPath()), filepath.Base(src.socket.HostPath()), fswatch.Attributes, func(string) { s.onSocketEvent(src) })
+	watch, err := w.Add(filepath.Dir(src.socket.HostPath()), filepath.Base(src.socket.HostPath()), watch.Attributes, func(string) { s.onSocketEvent(src) })
 	if err != nil && !errors.Is(err, os.ErrClosed) {
 		s.reportWatchFailure(fmt.Errorf("watch socket %q: %w", src.socket.HostPath(), err))
 	}
@@ -189,8 +189,8 @@ func (s *Store) HasSocket(id, root, rel string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.tracked[id]
-	return r != nil && (slices.ContainsFunc(r.Sockets, func(k edits.Socket) bool { return k.Root == root && filepath.Clean(k.Rel) == filepath.Clean(rel) }) ||
-		slices.ContainsFunc(r.SocketDirs, func(d edits.SocketDir) bool {
+	return r != nil && (slices.ContainsFunc(r.Sockets, func(k edit.Socket) bool { return k.Root == root && filepath.Clean(k.Rel) == filepath.Clean(rel) }) ||
+		slices.ContainsFunc(r.SocketDirs, func(d edit.SocketDir) bool {
 			return d.Root == root && filepath.Clean(d.Rel) == filepath.Dir(filepath.Clean(rel))
 		}))
 }

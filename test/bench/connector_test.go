@@ -73,7 +73,7 @@ func connect() error {
 	// A descriptor of a directory leads to the mounts of the namespace it was opened in.
 	sockets := make([]string, rebindContainers)
 	for i := range sockets {
-		fd, err := openInContainer(edits.ContainerDir("/run/jackfield", fmt.Sprint("c", i)))
+		fd, err := openInContainer(edit.ContainerDir("/run/jackfield", fmt.Sprint("c", i)))
 		if err != nil {
 			return fmt.Errorf("create a mount namespace: %w", err)
 		}

@@ -153,27 +153,27 @@ policy: {rules: [{name: r, for: {namespaces: [tenants]}, allow: {ports: [{port: 
 }
 
 // startReconciler runs a reconciler for a number of living sandboxes and returns when their ports exist.
-func startReconciler(b *testing.B, s *ovs.Switch, count int) *portreconcile.Reconciler {
+func startReconciler(b *testing.B, s *ovs.Switch, count int) *reconcile.Reconciler {
 	b.Helper()
 	host, err := hostfs.New(b.TempDir())
 	check(b, err)
-	store, err := cnirecord.Open(host, cnirecord.DefaultDir)
+	store, err := record.Open(host, record.DefaultDir)
 	check(b, err)
 	defer store.Close()
 	sandboxes := map[string]bool{}
 	for i := range count {
 		p := ovsPort(s, fmt.Sprint("c", i))
 		sandboxes[p.Owner.ContainerID] = true
-		check(b, store.Create(&cnirecord.Record{
-			Key:     cnirecord.Key{Network: "fast", ContainerID: p.Owner.ContainerID, Interface: "net1"},
+		check(b, store.Create(&record.Record{
+			Key:     record.Key{Network: "fast", ContainerID: p.Owner.ContainerID, Interface: "net1"},
 			InfoDir: "/d", InfoFile: "f",
 			Info:   &deviceinfo.Info{Type: deviceinfo.TypeVhostUser, Version: deviceinfo.Version, VhostUser: &deviceinfo.VhostUser{Mode: "server", Path: p.Socket}},
 			Switch: "ovs0", Port: &p,
 		}))
 	}
-	r := portreconcile.New(portreconcile.Options{
+	r := reconcile.New(reconcile.Options{
 		Switches: map[string]vswitch.Watcher{"ovs0": &driver.Driver{Switch: vswitch.Switch{Name: "ovs0", Endpoint: s.Endpoint()}}},
-		Host:     host, StateDir: cnirecord.DefaultDir,
+		Host:     host, StateDir: record.DefaultDir,
 		Sandboxes: func() (map[string]bool, bool) { return sandboxes, true },
 	})
 	ctx, cancel := context.WithCancel(context.Background())

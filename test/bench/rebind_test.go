@@ -31,8 +31,8 @@ func BenchmarkRebind(b *testing.B) {
 	socket := "/run/vsw/port/vhost.sock"
 	l := rebindListen(b, socket)
 	for i := range rebindContainers {
-		must(b, store.Prepare(edits.Container{ID: fmt.Sprint("c", i), SandboxID: fmt.Sprint("s", i), Dirs: []edits.Dir{{Path: "net/net1"}},
-			Sockets: []edits.Socket{{Root: "/run/vsw", Rel: "port/vhost.sock", At: []string{"net/net1/vhost.sock"}}}}))
+		must(b, store.Prepare(edit.Container{ID: fmt.Sprint("c", i), SandboxID: fmt.Sprint("s", i), Dirs: []edit.Dir{{Path: "net/net1"}},
+			Sockets: []edit.Socket{{Root: "/run/vsw", Rel: "port/vhost.sock", At: []string{"net/net1/vhost.sock"}}}}))
 	}
 	c := startConnector(b)
 	time.Sleep(200 * time.Millisecond) // until the watch is set up

@@ -62,7 +62,7 @@ func mknod(t *testing.T, file string, major, minor uint32) {
 // all of them share.
 func TestInjectDoesNotChangeRegistry(t *testing.T) {
 	dirs := writeSpecDir(t, device(`{"deviceNodes":[{"path":"/dev/jf","hostPath":"/dev/null"},{"path":"/dev/zero"}],"env":["A=b"],"hooks":[{"hookName":"poststop","path":"/bin/true","args":["a"]}]}`))
-	e, err := resolve.New(hostfs.Host(), engineConfig(), resolve.Options{AllowAll: true, SpecDirs: dirs})
+	e, err := engine.New(hostfs.Host(), engineConfig(), engine.Options{AllowAll: true, SpecDirs: dirs})
 	if err != nil {
 		t.Fatal(err)
 	}

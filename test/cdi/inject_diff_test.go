@@ -25,9 +25,9 @@ import (
 )
 
 // newEngine returns an engine as inject creates it.
-func newEngine(tb testing.TB, dirs []string) *resolve.Engine {
+func newEngine(tb testing.TB, dirs []string) *engine.Engine {
 	tb.Helper()
-	e, err := resolve.New(hostfs.Host(), engineConfig(), resolve.Options{AllowAll: true, Once: true, SpecDirs: dirs})
+	e, err := engine.New(hostfs.Host(), engineConfig(), engine.Options{AllowAll: true, Once: true, SpecDirs: dirs})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -38,7 +38,7 @@ func newEngine(tb testing.TB, dirs []string) *resolve.Engine {
 func engineConfig() *config.Config { return config.Default() }
 
 // inject applies the devices to a spec as `jackfield inject` does. After an error spec is unchanged.
-func inject(e *resolve.Engine, spec *rspec.Spec, devices ...string) error {
+func inject(e *engine.Engine, spec *rspec.Spec, devices ...string) error {
 	versioned := *spec
 	versioned.Version = "1.2.0"
 	text, err := json.Marshal(&versioned)
@@ -58,15 +58,15 @@ func inject(e *resolve.Engine, spec *rspec.Spec, devices ...string) error {
 }
 
 // injectText applies the devices to the text of a config.json.
-func injectText(e *resolve.Engine, text []byte, devices ...string) ([]byte, error) {
+func injectText(e *engine.Engine, text []byte, devices ...string) ([]byte, error) {
 	c, err := oci.ParseConfig("config.json", text)
 	if err != nil {
 		return nil, err
 	}
 	spec := c.Spec()
-	req := &resolve.Request{CDIDevices: devices, Have: oci.Existing(spec)}
+	req := &engine.Request{CDIDevices: devices, Have: oci.Existing(spec)}
 	if spec.Process != nil {
-		req.User = &resolve.User{UID: spec.Process.User.UID, GID: spec.Process.User.GID}
+		req.User = &engine.User{UID: spec.Process.User.UID, GID: spec.Process.User.GID}
 	}
 	plan, err := e.Resolve(context.Background(), req)
 	if err != nil || plan == nil {

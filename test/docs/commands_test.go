@@ -158,7 +158,7 @@ func TestEveryFlagIsDocumented(t *testing.T) {
 // The help of a flag has a name for its value, not the name of a Go type.
 func TestFlagValuesHaveNames(t *testing.T) {
 	all := programs()
-	all["kubectl-jackfield"] = kubectlplugin.Command(kubectlplugin.Env{Getenv: func(string) string { return "" }})
+	all["kubectl-jackfield"] = kubectl.Command(kubectl.Env{Getenv: func(string) string { return "" }})
 	types := []string{"string", "strings", "stringArray", "stringToString", "int", "uint", "float", "time", "duration"}
 	checked := 0
 	check := func(cmd *cobra.Command, f *pflag.Flag) {

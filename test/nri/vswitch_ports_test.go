@@ -28,11 +28,11 @@ func (n *node) attachPort(sandboxID string) string {
 	n.t.Helper()
 	owner := pkgvswitch.Owner{ContainerID: sandboxID, Interface: "net1", Network: "fast", Namespace: "dpdk-1", Pod: "p"}
 	port := pkgvswitch.Port{Name: pkgvswitch.PortName(owner), Owner: owner, Type: pkgvswitch.VhostUser, Socket: "/run/vsw/" + sandboxID[:8] + ".sock", Bridge: "br0"}
-	store, err := cnirecord.Open(n.host(), cnirecord.DefaultDir)
+	store, err := record.Open(n.host(), record.DefaultDir)
 	check(n.t, err)
 	defer store.Close()
-	check(n.t, store.Create(&cnirecord.Record{
-		Key:     cnirecord.Key{Network: "fast", ContainerID: sandboxID, Interface: "net1"},
+	check(n.t, store.Create(&record.Record{
+		Key:     record.Key{Network: "fast", ContainerID: sandboxID, Interface: "net1"},
 		InfoDir: "/d", InfoFile: "f",
 		Info:   &deviceinfo.Info{Type: deviceinfo.TypeVhostUser, Version: deviceinfo.Version, VhostUser: &deviceinfo.VhostUser{Mode: "server", Path: port.Socket}},
 		Switch: "ovs0", Port: &port,

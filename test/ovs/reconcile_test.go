@@ -27,8 +27,8 @@ import (
 type node struct {
 	t          *testing.T
 	s          *Switch
-	store      *cnirecord.Store
-	reconciler *portreconcile.Reconciler
+	store      *record.Store
+	reconciler *reconcile.Reconciler
 
 	mu        sync.Mutex // guards sandboxes, which the reconciler asks for while a test adds some
 	sandboxes map[string]bool
@@ -41,17 +41,17 @@ func newNode(t *testing.T, s *Switch, count int) *node {
 		t.Fatal(err)
 	}
 	n := &node{t: t, s: s, sandboxes: map[string]bool{}}
-	if n.store, err = cnirecord.Open(host, cnirecord.DefaultDir); err != nil {
+	if n.store, err = record.Open(host, record.DefaultDir); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { n.store.Close() })
 	for i := range count {
 		n.attach(testPort(s, fmt.Sprint("c", i)))
 	}
-	n.reconciler = portreconcile.New(portreconcile.Options{
-		Switches: map[string]vswitch.Watcher{"ovs0": newDriver(s)}, Host: host, StateDir: cnirecord.DefaultDir,
+	n.reconciler = reconcile.New(reconcile.Options{
+		Switches: map[string]vswitch.Watcher{"ovs0": newDriver(s)}, Host: host, StateDir: record.DefaultDir,
 		Sandboxes: func() (map[string]bool, bool) { return n.livingSandboxes(), true },
-		Report: func(e portreconcile.Event) {
+		Report: func(e reconcile.Event) {
 			if err := e.Changes[0].Err; err != nil {
 				t.Logf("%d %s: %v", len(e.Changes), e.Action, err)
 			}
@@ -73,8 +73,8 @@ func newNode(t *testing.T, s *Switch, count int) *node {
 // attach writes the record of a port, as ADD does. The port's sandbox lives.
 func (n *node) attach(p vswitch.Port) {
 	n.t.Helper()
-	record := &cnirecord.Record{
-		Key:     cnirecord.Key{Network: "fast", ContainerID: p.Owner.ContainerID, Interface: p.Owner.Interface},
+	record := &record.Record{
+		Key:     record.Key{Network: "fast", ContainerID: p.Owner.ContainerID, Interface: p.Owner.Interface},
 		InfoDir: "/d", InfoFile: "f",
 		Info:   &deviceinfo.Info{Type: deviceinfo.TypeVhostUser, Version: deviceinfo.Version, VhostUser: &deviceinfo.VhostUser{Mode: "server", Path: p.Socket}},
 		Switch: "ovs0", Port: &p,
@@ -208,7 +208,7 @@ func TestReconcilerAndCNIWorkTogether(t *testing.T) {
 	d := newDriver(s)
 	for i := range 10 {
 		// DEL, in the plugin's order, while the port is lost again and again.
-		key := cnirecord.Key{Network: "fast", ContainerID: fmt.Sprint("c", i), Interface: "net1"}
+		key := record.Key{Network: "fast", ContainerID: fmt.Sprint("c", i), Interface: "net1"}
 		s.Vsctl("del-port", testPort(s, key.ContainerID).Name)
 		unlock, err := n.store.LockRecord(key, time.Minute)
 		if err != nil {

@@ -27,7 +27,7 @@ type Target struct {
 // Mounts come from descriptors that were opened on the host. Device nodes are bind mounts of the
 // host's nodes. Where the set wants another mode or owner and the container has no user namespace,
 // they are new nodes.
-func Apply(host hostfs.Root, t Target, set *edits.Set) error {
+func Apply(host hostfs.Root, t Target, set *edit.Set) error {
 	if len(set.Mounts)+len(set.Devices) == 0 {
 		return nil
 	}
@@ -62,7 +62,7 @@ func Apply(host hostfs.Root, t Target, set *edits.Set) error {
 
 // prepareOperations opens everything that comes from the host. The caller closes the operations,
 // also after an error.
-func (c *container) prepareOperations(host hostfs.Root, set *edits.Set) ([]operation, error) {
+func (c *container) prepareOperations(host hostfs.Root, set *edit.Set) ([]operation, error) {
 	if len(set.Devices) > 0 {
 		foreign, err := c.hasOtherUserNamespace()
 		if err != nil {
@@ -95,14 +95,14 @@ func (c *container) prepareOperations(host hostfs.Root, set *edits.Set) ([]opera
 // the host is open.
 type operation struct {
 	what        string // for messages
-	origin      edits.Origin
+	origin      edit.Origin
 	destination string // clean path in the container
 
 	tree   int         // detached mount, -1 for a new device node
 	isDir  bool        // the root of the mount is a directory
 	source unix.Stat_t // root of the mount on the host; Ino 0 for a new file system
 
-	node *edits.Device // nil for a mount
+	node *edit.Device // nil for a mount
 }
 
 func (o *operation) close() {

@@ -82,9 +82,9 @@ func TestApplyDeliversNodesAndMountsBelowRoot(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			set := &edits.Set{
-				Devices: []edits.Device{{Path: "/dev/x", HostPath: "/dev/null", Type: "c", Major: 1, Minor: 3, Access: edits.NoAccess}},
-				Mounts: []edits.Mount{
+			set := &edit.Set{
+				Devices: []edit.Device{{Path: "/dev/x", HostPath: "/dev/null", Type: "c", Major: 1, Minor: 3, Access: edit.NoAccess}},
+				Mounts: []edit.Mount{
 					{Destination: "/run-link/data", Source: src, Options: []string{"bind", "ro", "noexec"}},
 					{Destination: "/out/data", Source: src + "/file", Options: []string{"bind"}},
 				},
@@ -124,9 +124,9 @@ func TestApplyDeliversNodesAndMountsBelowRoot(t *testing.T) {
 // The modes of created files do not depend on the umask of the runtime.
 func TestApplyIgnoresUmask(t *testing.T) {
 	target, src := startTarget(t, 0), t.TempDir()
-	set := &edits.Set{
-		Devices: []edits.Device{{Path: "/dev/sub/x", Type: "c", Major: 240, Minor: 7, Access: edits.NoAccess}},
-		Mounts:  []edits.Mount{{Destination: "/var/run/jackfield/net", Source: src, Options: []string{"bind"}}, {Destination: "/srv/file", Source: "/dev/null", Options: []string{"bind"}}},
+	set := &edit.Set{
+		Devices: []edit.Device{{Path: "/dev/sub/x", Type: "c", Major: 240, Minor: 7, Access: edit.NoAccess}},
+		Mounts:  []edit.Mount{{Destination: "/var/run/jackfield/net", Source: src, Options: []string{"bind"}}, {Destination: "/srv/file", Source: "/dev/null", Options: []string{"bind"}}},
 	}
 	before := unix.Umask(0o077)
 	err := Apply(hostfs.Host(), target, set)
@@ -152,9 +152,9 @@ func TestApplyIgnoresUmask(t *testing.T) {
 func TestApplyCreatesNodes(t *testing.T) {
 	target := startTarget(t, 0)
 	mode, uid := os.FileMode(0o640), uint32(1234)
-	set := &edits.Set{Devices: []edits.Device{
-		{Path: "/dev/mine", HostPath: "/dev/null", Type: "c", Major: 1, Minor: 3, FileMode: &mode, UID: &uid, Access: edits.NoAccess},
-		{Path: "/dev/nowhere", Type: "c", Major: 240, Minor: 7, Access: edits.NoAccess},
+	set := &edit.Set{Devices: []edit.Device{
+		{Path: "/dev/mine", HostPath: "/dev/null", Type: "c", Major: 1, Minor: 3, FileMode: &mode, UID: &uid, Access: edit.NoAccess},
+		{Path: "/dev/nowhere", Type: "c", Major: 240, Minor: 7, Access: edit.NoAccess},
 		{Path: "/dev/pipe", Type: "p"},
 	}}
 	if err := Apply(hostfs.Host(), target, set); err != nil {
@@ -184,7 +184,7 @@ func TestApplyCreatesNodeAtDanglingSymlink(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	set := &edits.Set{Devices: []edits.Device{{Path: "/dev/one", Type: "c", Major: 240, Minor: 7, Access: edits.NoAccess}}}
+	set := &edit.Set{Devices: []edit.Device{{Path: "/dev/one", Type: "c", Major: 240, Minor: 7, Access: edit.NoAccess}}}
 	for range 2 {
 		if err := Apply(hostfs.Host(), target, set); err != nil {
 			t.Fatal(err)
@@ -202,7 +202,7 @@ func TestApplyCreatesNodeAtDanglingSymlink(t *testing.T) {
 
 // The host's node is only bound if it has the edit's device number. Otherwise a node is created, or, in a user namespace, the request fails.
 func TestApplyChecksDeviceNumber(t *testing.T) {
-	set := &edits.Set{Devices: []edits.Device{{Path: "/dev/x", HostPath: "/dev/null", Type: "c", Major: 1, Minor: 5}}}
+	set := &edit.Set{Devices: []edit.Device{{Path: "/dev/x", HostPath: "/dev/null", Type: "c", Major: 1, Minor: 5}}}
 	target := startTarget(t, 0)
 	if err := Apply(hostfs.Host(), target, set); err != nil {
 		t.Fatal(err)
@@ -228,7 +228,7 @@ func TestApplyRestrictsBoundNode(t *testing.T) {
 	if err := unix.Mknod(dir+"/null", unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3))); err != nil {
 		t.Fatal(err)
 	}
-	set := &edits.Set{Devices: []edits.Device{{Path: "/dev/x", HostPath: dir + "/null", Type: "c", Major: 1, Minor: 3, Access: edits.NoAccess}}}
+	set := &edit.Set{Devices: []edit.Device{{Path: "/dev/x", HostPath: dir + "/null", Type: "c", Major: 1, Minor: 3, Access: edit.NoAccess}}}
 	if err := Apply(hostfs.Host(), target, set); err != nil {
 		t.Fatal(err)
 	}
@@ -264,19 +264,19 @@ func TestApplyRefusesInvalidTargetsAndMounts(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		target Target
-		mount  edits.Mount
+		mount  edit.Mount
 		want   func(error) bool
 	}{
-		"no process":      {Target{Root: "/"}, edits.Mount{}, errdefs.IsInvalidArgument},
-		"own namespace":   {Target{Pid: os.Getpid(), Root: "/"}, edits.Mount{}, errdefs.IsFailedPrecondition},
-		"relative root":   {Target{Pid: target.Pid, Root: "x"}, edits.Mount{}, errdefs.IsInvalidArgument},
-		"the root itself": {target, edits.Mount{Destination: "/a/..", Source: src}, errdefs.IsInvalidArgument},
-		"a file there":    {target, edits.Mount{Destination: "/file", Source: src}, errdefs.IsConflict},
-		"a symlink":       {target, edits.Mount{Destination: "/a", Source: src + "/link", Origin: edits.Origin{Source: edits.Attachment}}, errdefs.IsPermissionDenied},
-		"no source":       {target, edits.Mount{Destination: "/a", Source: src + "/none"}, errdefs.IsNotFound},
-		"unknown option":  {target, edits.Mount{Destination: "/a", Source: src, Options: []string{"bind", "size=1"}}, errdefs.IsInvalidArgument},
+		"no process":      {Target{Root: "/"}, edit.Mount{}, errdefs.IsInvalidArgument},
+		"own namespace":   {Target{Pid: os.Getpid(), Root: "/"}, edit.Mount{}, errdefs.IsFailedPrecondition},
+		"relative root":   {Target{Pid: target.Pid, Root: "x"}, edit.Mount{}, errdefs.IsInvalidArgument},
+		"the root itself": {target, edit.Mount{Destination: "/a/..", Source: src}, errdefs.IsInvalidArgument},
+		"a file there":    {target, edit.Mount{Destination: "/file", Source: src}, errdefs.IsConflict},
+		"a symlink":       {target, edit.Mount{Destination: "/a", Source: src + "/link", Origin: edit.Origin{Source: edit.Attachment}}, errdefs.IsPermissionDenied},
+		"no source":       {target, edit.Mount{Destination: "/a", Source: src + "/none"}, errdefs.IsNotFound},
+		"unknown option":  {target, edit.Mount{Destination: "/a", Source: src, Options: []string{"bind", "size=1"}}, errdefs.IsInvalidArgument},
 	} {
-		if err := Apply(hostfs.Host(), tc.target, &edits.Set{Mounts: []edits.Mount{tc.mount}}); err == nil || !tc.want(err) {
+		if err := Apply(hostfs.Host(), tc.target, &edit.Set{Mounts: []edit.Mount{tc.mount}}); err == nil || !tc.want(err) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -284,7 +284,7 @@ func TestApplyRefusesInvalidTargetsAndMounts(t *testing.T) {
 
 func TestApplyMountsNewFileSystem(t *testing.T) {
 	target := startTarget(t, 0)
-	set := &edits.Set{Mounts: []edits.Mount{{Destination: "/tmp", Source: "tmpfs", Type: "tmpfs", Options: []string{"size=64k", "ro"}}}}
+	set := &edit.Set{Mounts: []edit.Mount{{Destination: "/tmp", Source: "tmpfs", Type: "tmpfs", Options: []string{"size=64k", "ro"}}}}
 	if err := Apply(hostfs.Host(), target, set); err != nil {
 		t.Fatal(err)
 	}
@@ -295,10 +295,10 @@ func TestApplyMountsNewFileSystem(t *testing.T) {
 }
 
 func TestUndeliverableEdits(t *testing.T) {
-	set := &edits.Set{
-		Env:   []edits.Env{{Name: "A"}, {Name: "JACKFIELD_X", Origin: edits.Origin{Source: edits.SourceJackfield}}},
-		Hooks: []edits.Hook{{Stage: edits.Poststop, Path: "/h"}}, GIDs: []edits.GID{{ID: 7}},
-		NetDevices: []edits.NetDevice{{HostName: "eth1"}}, RDT: &edits.RDT{},
+	set := &edit.Set{
+		Env:   []edit.Env{{Name: "A"}, {Name: "JACKFIELD_X", Origin: edit.Origin{Source: edit.SourceJackfield}}},
+		Hooks: []edit.Hook{{Stage: edit.Poststop, Path: "/h"}}, GIDs: []edit.GID{{ID: 7}},
+		NetDevices: []edit.NetDevice{{HostName: "eth1"}}, RDT: &edit.RDT{},
 	}
 	err := errors.Join(UndeliverableEdits(set, "")...)
 	for _, want := range []string{`variable "A"`, `poststop hook "/h"`, "group 7", `device "eth1"`, "RDT"} {

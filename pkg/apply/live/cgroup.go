@@ -21,7 +21,7 @@ import (
 
 // allowDevices allows devices in the device cgroup of a process: in version 1 by a line for each
 // device, in version 2 by a BPF program.
-func allowDevices(pid int, devices []edits.Device) error {
+func allowDevices(pid int, devices []edit.Device) error {
 	var rules []rule
 	for i := range devices {
 		if r, ok := deviceRule(&devices[i]); ok && !slices.Contains(rules, r) {
@@ -53,13 +53,13 @@ func (r rule) String() string {
 	return fmt.Sprintf("%c %d:%d %s", r.typ, r.major, r.minor, r.access)
 }
 
-func deviceRule(d *edits.Device) (rule, bool) {
+func deviceRule(d *edit.Device) (rule, bool) {
 	r := rule{typ: 'c', major: uint32(d.Major), minor: uint32(d.Minor), access: cmp.Or(d.Access, "rwm")}
 	kind := d.FileType()
 	if kind == unix.S_IFBLK {
 		r.typ = 'b'
 	}
-	return r, d.Access != edits.NoAccess && (kind == unix.S_IFCHR || kind == unix.S_IFBLK)
+	return r, d.Access != edit.NoAccess && (kind == unix.S_IFCHR || kind == unix.S_IFBLK)
 }
 
 func writeRules(dir string, rules []rule) error {

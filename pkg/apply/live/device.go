@@ -16,7 +16,7 @@ import (
 
 // deviceOperation decides how the container gets a device node: as a bind mount of the host's node,
 // or as a new node.
-func (c *container) deviceOperation(host hostfs.Root, d *edits.Device) (operation, error) {
+func (c *container) deviceOperation(host hostfs.Root, d *edit.Device) (operation, error) {
 	o := operation{what: fmt.Sprintf("device node %q", d.Path), origin: d.Origin, tree: -1, node: d}
 	var err error
 	if o.destination, err = cleanDestination(d.Path); err != nil {
@@ -59,7 +59,7 @@ func (c *container) deviceOperation(host hostfs.Root, d *edits.Device) (operatio
 }
 
 // nodeNumbers returns the type and mode, and the device number. The default mode is 0666.
-func nodeNumbers(d *edits.Device) (mode uint32, dev uint64) {
+func nodeNumbers(d *edit.Device) (mode uint32, dev uint64) {
 	mode = d.FileType()
 	if d.Type != "p" {
 		dev = unix.Mkdev(uint32(d.Major), uint32(d.Minor))

@@ -17,7 +17,7 @@ import (
 )
 
 // mountOperation creates the mount, detached: a clone of a host path, or a new file system.
-func (c *container) mountOperation(host hostfs.Root, m *edits.Mount) (operation, error) {
+func (c *container) mountOperation(host hostfs.Root, m *edit.Mount) (operation, error) {
 	o := operation{what: fmt.Sprintf("mount %q", m.Destination), origin: m.Origin, tree: -1}
 	var err error
 	if o.destination, err = cleanDestination(m.Destination); err != nil {
@@ -55,8 +55,8 @@ func (c *container) mountOperation(host hostfs.Root, m *edits.Mount) (operation,
 // openSource opens the source of a mount. CDI files name host paths, in which symlinks are
 // followed. All other sources are canonical paths found by pkg/resolve: a symlink in one of them
 // was created later, and is refused.
-func openSource(host hostfs.Root, m *edits.Mount) (*os.File, error) {
-	if m.Origin.Source == edits.CDI {
+func openSource(host hostfs.Root, m *edit.Mount) (*os.File, error) {
+	if m.Origin.Source == edit.CDI {
 		return host.Open(m.Source, unix.O_PATH)
 	}
 	return hostfs.Host().OpenBeneath("/", strings.TrimPrefix(m.Source, "/"), unix.O_PATH)

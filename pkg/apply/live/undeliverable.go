@@ -12,18 +12,18 @@ import (
 
 // UndeliverableEdits returns an errdefs.ErrNotImplemented for each edit that an existing container can
 // no longer get: variables, hooks, network devices, groups and RDT configuration. With a request, only
-// the edits of this request count. Jackfield's own variables (edits.SourceJackfield) do not count:
+// the edits of this request count. Jackfield's own variables (edit.SourceJackfield) do not count:
 // devices.json, at a fixed path, has the same content.
-func UndeliverableEdits(set *edits.Set, request string) []error {
+func UndeliverableEdits(set *edit.Set, request string) []error {
 	var list []error
-	add := func(origin edits.Origin, format string, name ...any) {
+	add := func(origin edit.Origin, format string, name ...any) {
 		if request == "" || request == origin.Request {
 			list = append(list, errdefs.ErrNotImplemented.WithMessage(fmt.Sprintf("%s: %s cannot be delivered: the runtime has already read the container's configuration",
 				origin, fmt.Sprintf(format, name...))))
 		}
 	}
 	for _, e := range set.Env {
-		if e.Origin.Source != edits.SourceJackfield {
+		if e.Origin.Source != edit.SourceJackfield {
 			add(e.Origin, "variable %q", e.Name)
 		}
 	}

@@ -17,7 +17,7 @@ import (
 // Adjustment returns the set as an adjustment, for a container that has these devices
 // already. An edit that this runtime does not support is an errdefs.ErrNotImplemented. For an empty
 // set it returns nil.
-func Adjustment(set *edits.Set, can capability.Capabilities, have ...edits.Device) (*api.ContainerAdjustment, error) {
+func Adjustment(set *edit.Set, can capability.Capabilities, have ...edit.Device) (*api.ContainerAdjustment, error) {
 	if set.Empty() {
 		return nil, nil
 	}
@@ -55,7 +55,7 @@ func Adjustment(set *edits.Set, can capability.Capabilities, have ...edits.Devic
 // addDevice adds the node devices[i]. NRI derives the cgroup rule itself: "rw" for a
 // character device, "rwm" for a block device. Other permissions need further rules, where the
 // runtime supports them.
-func addDevice(a *api.ContainerAdjustment, devices []edits.Device, i int, have []edits.Device, can capability.Capabilities) {
+func addDevice(a *api.ContainerAdjustment, devices []edit.Device, i int, have []edit.Device, can capability.Capabilities) {
 	d := &devices[i]
 	if !needsBind(d, can) {
 		a.AddDevice(&api.LinuxDevice{Path: d.Path, Type: ruleType(d), Major: d.Major, Minor: d.Minor,
@@ -79,16 +79,16 @@ func addDevice(a *api.ContainerAdjustment, devices []edits.Device, i int, have [
 }
 
 // grants reports whether a device has a permission, one of r, w and m.
-func grants(d *edits.Device, permission rune) bool {
+func grants(d *edit.Device, permission rune) bool {
 	access := cmp.Or(d.Access, capability.DerivedAccess(d))
-	return access != edits.NoAccess && strings.ContainsRune(access, permission)
+	return access != edit.NoAccess && strings.ContainsRune(access, permission)
 }
 
 // othersGrant reports whether another node with the numbers of devices[i] has a permission. Rules
 // are by number, so a rule that denies the permission would deny it to all these nodes.
-func othersGrant(permission rune, devices []edits.Device, i int, have []edits.Device) bool {
+func othersGrant(permission rune, devices []edit.Device, i int, have []edit.Device) bool {
 	d := &devices[i]
-	for _, others := range [][]edits.Device{devices[:i], devices[i+1:], have} {
+	for _, others := range [][]edit.Device{devices[:i], devices[i+1:], have} {
 		for j := range others {
 			o := &others[j]
 			if ruleType(o) == ruleType(d) && o.Major == d.Major && o.Minor == d.Minor && grants(o, permission) {
@@ -112,14 +112,14 @@ func isDefaultDevice(major, minor int64) bool {
 }
 
 // ruleType returns the type of a node and of its rule.
-func ruleType(d *edits.Device) string {
+func ruleType(d *edit.Device) string {
 	if d.Type == "u" {
 		return "c"
 	}
 	return d.Type
 }
 
-func addRule(a *api.ContainerAdjustment, d *edits.Device, allow bool, access string) {
+func addRule(a *api.ContainerAdjustment, d *edit.Device, allow bool, access string) {
 	if access == "" {
 		return
 	}
@@ -130,12 +130,12 @@ func addRule(a *api.ContainerAdjustment, d *edits.Device, allow bool, access str
 	})
 }
 
-func addHook(a *api.ContainerAdjustment, h edits.Hook) {
+func addHook(a *api.ContainerAdjustment, h edit.Hook) {
 	hook := &api.Hook{Path: h.Path, Args: slices.Clone(h.Args), Env: slices.Clone(h.Env), Timeout: api.Int(h.Timeout)}
 	hooks := &api.Hooks{}
-	stages := map[edits.Stage]*[]*api.Hook{
-		edits.Prestart: &hooks.Prestart, edits.CreateRuntime: &hooks.CreateRuntime, edits.CreateContainer: &hooks.CreateContainer,
-		edits.StartContainer: &hooks.StartContainer, edits.Poststart: &hooks.Poststart, edits.Poststop: &hooks.Poststop,
+	stages := map[edit.Stage]*[]*api.Hook{
+		edit.Prestart: &hooks.Prestart, edit.CreateRuntime: &hooks.CreateRuntime, edit.CreateContainer: &hooks.CreateContainer,
+		edit.StartContainer: &hooks.StartContainer, edit.Poststart: &hooks.Poststart, edit.Poststop: &hooks.Poststop,
 	}
 	if list := stages[h.Stage]; list != nil {
 		*list = []*api.Hook{hook}
@@ -143,7 +143,7 @@ func addHook(a *api.ContainerAdjustment, h edits.Hook) {
 	a.AddHooks(hooks)
 }
 
-func setRDT(a *api.ContainerAdjustment, r *edits.RDT) {
+func setRDT(a *api.ContainerAdjustment, r *edit.RDT) {
 	if r.ClosID != "" {
 		a.SetLinuxRDTClosID(r.ClosID)
 	}
@@ -163,7 +163,7 @@ func setRDT(a *api.ContainerAdjustment, r *edits.RDT) {
 
 // mountOptions returns the options of a mount, whose default type is "bind". A bind mount needs the
 // option: runc fails on the type alone.
-func mountOptions(m edits.Mount) []string {
+func mountOptions(m edit.Mount) []string {
 	options := slices.Clone(m.Options)
 	if cmp.Or(m.Type, "bind") == "bind" && !mountopt.Parse(options).Bind {
 		options = append(options, "bind")
@@ -174,21 +174,21 @@ func mountOptions(m edits.Mount) []string {
 // needsBind reports whether a node must be bound by a mount: in a user namespace the
 // OCI runtime cannot create it, and would bind the host's node with the path that
 // this node has in the container.
-func needsBind(d *edits.Device, can capability.Capabilities) bool {
+func needsBind(d *edit.Device, can capability.Capabilities) bool {
 	return can.UserNS && d.HostPath != "" && d.HostPath != d.Path && d.Type != "p"
 }
 
 // bindNode mounts the node of devices[i] and adds its device cgroup rule. Before NRI 0.10 only a
 // device has a rule, so the container gets the node a second time, at its path on the host.
-func bindNode(a *api.ContainerAdjustment, devices []edits.Device, i int, can capability.Capabilities) {
+func bindNode(a *api.ContainerAdjustment, devices []edit.Device, i int, can capability.Capabilities) {
 	d := &devices[i]
 	a.AddMount(&api.Mount{Destination: d.Path, Source: d.HostPath, Type: "bind", Options: []string{"bind", "rw", "nosuid", "noexec"}})
 	if can.DeviceRules {
 		addRule(a, d, true, capability.DerivedAccess(d))
 		return
 	}
-	has := func(o edits.Device) bool { return o.Path == d.HostPath }
-	before := func(o edits.Device) bool { return o.HostPath == d.HostPath && needsBind(&o, can) }
+	has := func(o edit.Device) bool { return o.Path == d.HostPath }
+	before := func(o edit.Device) bool { return o.HostPath == d.HostPath && needsBind(&o, can) }
 	if !slices.ContainsFunc(devices, has) && !slices.ContainsFunc(devices[:i], before) {
 		a.AddDevice(&api.LinuxDevice{Path: d.HostPath, Type: ruleType(d), Major: d.Major, Minor: d.Minor})
 	}

@@ -17,7 +17,7 @@ import (
 )
 
 func TestEmptySetHasNoAdjustment(t *testing.T) {
-	a, err := Adjustment(&edits.Set{}, capability.Capabilities{})
+	a, err := Adjustment(&edit.Set{}, capability.Capabilities{})
 	if a != nil || err != nil {
 		t.Errorf("got %v, %v", a, err)
 	}
@@ -25,13 +25,13 @@ func TestEmptySetHasNoAdjustment(t *testing.T) {
 
 func TestEveryEditIsCarried(t *testing.T) {
 	mode, uid, timeout := os.FileMode(0o640), uint32(7), 3
-	set := &edits.Set{
-		Env:     []edits.Env{{Name: "A", Value: "x=y"}},
-		Devices: []edits.Device{{Path: "/dev/a", Type: "c", Major: 1, Minor: 3, FileMode: &mode, UID: &uid, GID: &uid}},
-		Mounts:  []edits.Mount{{Destination: "/m", Source: "/s", Options: []string{"ro", "bind"}}},
+	set := &edit.Set{
+		Env:     []edit.Env{{Name: "A", Value: "x=y"}},
+		Devices: []edit.Device{{Path: "/dev/a", Type: "c", Major: 1, Minor: 3, FileMode: &mode, UID: &uid, GID: &uid}},
+		Mounts:  []edit.Mount{{Destination: "/m", Source: "/s", Options: []string{"ro", "bind"}}},
 	}
-	for _, s := range edits.Stages() {
-		set.Hooks = append(set.Hooks, edits.Hook{Stage: s, Path: "/h", Args: []string{string(s)}, Env: []string{"E=1"}, Timeout: &timeout})
+	for _, s := range edit.Stages() {
+		set.Hooks = append(set.Hooks, edit.Hook{Stage: s, Path: "/h", Args: []string{string(s)}, Env: []string{"E=1"}, Timeout: &timeout})
 	}
 	a, err := Adjustment(set, capability.Capabilities{})
 	if err != nil {
@@ -47,9 +47,9 @@ func TestEveryEditIsCarried(t *testing.T) {
 	if m := a.Mounts[0]; m.Type != "bind" || m.Source != "/s" || len(m.Options) != 2 {
 		t.Errorf("mount is %v", m)
 	}
-	for stage, hooks := range map[edits.Stage][]*api.Hook{
-		edits.Prestart: a.Hooks.Prestart, edits.CreateRuntime: a.Hooks.CreateRuntime, edits.CreateContainer: a.Hooks.CreateContainer,
-		edits.StartContainer: a.Hooks.StartContainer, edits.Poststart: a.Hooks.Poststart, edits.Poststop: a.Hooks.Poststop,
+	for stage, hooks := range map[edit.Stage][]*api.Hook{
+		edit.Prestart: a.Hooks.Prestart, edit.CreateRuntime: a.Hooks.CreateRuntime, edit.CreateContainer: a.Hooks.CreateContainer,
+		edit.StartContainer: a.Hooks.StartContainer, edit.Poststart: a.Hooks.Poststart, edit.Poststop: a.Hooks.Poststop,
 	} {
 		if len(hooks) != 1 || hooks[0].Args[0] != string(stage) || *hooks[0].Timeout.Get() != 3 {
 			t.Errorf("%s hooks are %v", stage, hooks)
@@ -60,7 +60,7 @@ func TestEveryEditIsCarried(t *testing.T) {
 // rules returns the cgroup rules that the adjustment adds to those NRI derives.
 func rules(t *testing.T, typ, access string, can capability.Capabilities) (string, error) {
 	t.Helper()
-	a, err := Adjustment(&edits.Set{Devices: []edits.Device{{Path: "/dev/a", Type: typ, Major: 240, Minor: 3, Access: access, Origin: edits.Origin{Request: "R", File: "/f"}}}}, can)
+	a, err := Adjustment(&edit.Set{Devices: []edit.Device{{Path: "/dev/a", Type: typ, Major: 240, Minor: 3, Access: access, Origin: edit.Origin{Request: "R", File: "/f"}}}}, can)
 	if err != nil {
 		return "", err
 	}
@@ -121,28 +121,28 @@ func TestDeviceAccessNeedsCapability(t *testing.T) {
 // Cgroup rules apply to device numbers. A permission is denied only if no other node with the same
 // number has it, so no container loses /dev/null.
 func TestPermissionOfAnotherNodeStays(t *testing.T) {
-	dev := func(path, access string, major, minor int64) edits.Device {
-		return edits.Device{Path: path, HostPath: path, Type: "c", Major: major, Minor: minor, Access: access}
+	dev := func(path, access string, major, minor int64) edit.Device {
+		return edit.Device{Path: path, HostPath: path, Type: "c", Major: major, Minor: minor, Access: access}
 	}
 	for name, tc := range map[string]struct {
-		set  []edits.Device
-		have []edits.Device
+		set  []edit.Device
+		have []edit.Device
 		want string
 	}{
-		"alone":                   {[]edits.Device{dev("/dev/a", "r", 240, 1)}, nil, "deny 240:1 w"},
-		"another number":          {[]edits.Device{dev("/dev/a", "r", 240, 1), dev("/dev/b", "rw", 240, 2)}, []edits.Device{dev("/dev/c", "", 240, 3)}, "deny 240:1 w"},
-		"another type":            {[]edits.Device{dev("/dev/a", "r", 240, 1), {Path: "/dev/b", Type: "b", Major: 240, Minor: 1}}, nil, "deny 240:1 w"},
-		"another node":            {[]edits.Device{dev("/dev/a", "r", 240, 1), dev("/dev/b", "rw", 240, 1)}, nil, ""},
-		"another that has either": {[]edits.Device{dev("/dev/a", "r", 240, 1), dev("/dev/b", "w", 240, 1)}, nil, ""},
-		"another that has the same": {[]edits.Device{dev("/dev/a", "r", 240, 1), dev("/dev/b", "r", 240, 1)}, nil,
+		"alone":                   {[]edit.Device{dev("/dev/a", "r", 240, 1)}, nil, "deny 240:1 w"},
+		"another number":          {[]edit.Device{dev("/dev/a", "r", 240, 1), dev("/dev/b", "rw", 240, 2)}, []edit.Device{dev("/dev/c", "", 240, 3)}, "deny 240:1 w"},
+		"another type":            {[]edit.Device{dev("/dev/a", "r", 240, 1), {Path: "/dev/b", Type: "b", Major: 240, Minor: 1}}, nil, "deny 240:1 w"},
+		"another node":            {[]edit.Device{dev("/dev/a", "r", 240, 1), dev("/dev/b", "rw", 240, 1)}, nil, ""},
+		"another that has either": {[]edit.Device{dev("/dev/a", "r", 240, 1), dev("/dev/b", "w", 240, 1)}, nil, ""},
+		"another that has the same": {[]edit.Device{dev("/dev/a", "r", 240, 1), dev("/dev/b", "r", 240, 1)}, nil,
 			"deny 240:1 w, deny 240:1 w"},
-		"another without any":       {[]edits.Device{dev("/dev/a", "r", 240, 1), dev("/dev/b", "none", 240, 1)}, nil, "deny 240:1 w, deny 240:1 w"},
-		"another with the default":  {[]edits.Device{dev("/dev/a", "none", 240, 1), dev("/dev/b", "", 240, 1)}, nil, ""},
-		"one the container has":     {[]edits.Device{dev("/dev/a", "r", 240, 1)}, []edits.Device{dev("/dev/c", "", 240, 1)}, ""},
-		"one that every one has":    {[]edits.Device{dev("/dev/a", "r", 1, 3), dev("/dev/b", "none", 5, 2)}, nil, ""},
-		"one beside those all have": {[]edits.Device{dev("/dev/a", "r", 1, 11)}, nil, "deny 1:11 w"},
+		"another without any":       {[]edit.Device{dev("/dev/a", "r", 240, 1), dev("/dev/b", "none", 240, 1)}, nil, "deny 240:1 w, deny 240:1 w"},
+		"another with the default":  {[]edit.Device{dev("/dev/a", "none", 240, 1), dev("/dev/b", "", 240, 1)}, nil, ""},
+		"one the container has":     {[]edit.Device{dev("/dev/a", "r", 240, 1)}, []edit.Device{dev("/dev/c", "", 240, 1)}, ""},
+		"one that every one has":    {[]edit.Device{dev("/dev/a", "r", 1, 3), dev("/dev/b", "none", 5, 2)}, nil, ""},
+		"one beside those all have": {[]edit.Device{dev("/dev/a", "r", 1, 11)}, nil, "deny 1:11 w"},
 	} {
-		a, err := Adjustment(&edits.Set{Devices: tc.set}, capability.Capabilities{DeviceRules: true}, tc.have...)
+		a, err := Adjustment(&edit.Set{Devices: tc.set}, capability.Capabilities{DeviceRules: true}, tc.have...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -164,7 +164,7 @@ func TestPermissionOfAnotherNodeStays(t *testing.T) {
 func TestFIFOAndUnbufferedDeviceNodes(t *testing.T) {
 	for _, can := range []capability.Capabilities{{}, {DeviceRules: true}, {DeviceRules: true, UserNS: true}, {UserNS: true}} {
 		for _, hostPath := range []string{"/dev/a", "/run/v/a"} {
-			a, err := Adjustment(&edits.Set{Devices: []edits.Device{{Path: "/dev/a", HostPath: hostPath, Type: "u", Major: 1, Minor: 3}}}, can)
+			a, err := Adjustment(&edit.Set{Devices: []edit.Device{{Path: "/dev/a", HostPath: hostPath, Type: "u", Major: 1, Minor: 3}}}, can)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -178,7 +178,7 @@ func TestFIFOAndUnbufferedDeviceNodes(t *testing.T) {
 					t.Errorf("%+v: the rule is %v", can, r)
 				}
 			}
-			_, err = Adjustment(&edits.Set{Devices: []edits.Device{{Path: "/dev/ff", HostPath: hostPath, Type: "p", Origin: edits.Origin{Request: "R", File: "/etc/cdi/f.json"}}}}, can)
+			_, err = Adjustment(&edit.Set{Devices: []edit.Device{{Path: "/dev/ff", HostPath: hostPath, Type: "p", Origin: edit.Origin{Request: "R", File: "/etc/cdi/f.json"}}}}, can)
 			if !errdefs.IsNotImplemented(err) || !strings.Contains(err.Error(), `/etc/cdi/f.json`) || !strings.Contains(err.Error(), `FIFO "/dev/ff"`) || !strings.Contains(err.Error(), "under mounts") {
 				t.Errorf("%+v: a FIFO: %v", can, err)
 			}
@@ -189,16 +189,16 @@ func TestFIFOAndUnbufferedDeviceNodes(t *testing.T) {
 // runc creates a bind mount if an option says so, and fails on the type alone.
 func TestBindMountHasBindOption(t *testing.T) {
 	for _, tc := range []struct {
-		mount edits.Mount
+		mount edit.Mount
 		want  string
 	}{
-		{edits.Mount{}, "bind bind"},
-		{edits.Mount{Options: []string{"ro"}}, "bind ro bind"},
-		{edits.Mount{Type: "bind", Options: []string{"rbind", "ro"}}, "bind rbind ro"},
-		{edits.Mount{Type: "none", Options: []string{"bind"}}, "none bind"},
-		{edits.Mount{Type: "tmpfs", Options: []string{"size=1m"}}, "tmpfs size=1m"},
+		{edit.Mount{}, "bind bind"},
+		{edit.Mount{Options: []string{"ro"}}, "bind ro bind"},
+		{edit.Mount{Type: "bind", Options: []string{"rbind", "ro"}}, "bind rbind ro"},
+		{edit.Mount{Type: "none", Options: []string{"bind"}}, "none bind"},
+		{edit.Mount{Type: "tmpfs", Options: []string{"size=1m"}}, "tmpfs size=1m"},
 	} {
-		a, err := Adjustment(&edits.Set{Mounts: []edits.Mount{tc.mount}}, capability.Capabilities{})
+		a, err := Adjustment(&edit.Set{Mounts: []edit.Mount{tc.mount}}, capability.Capabilities{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -209,11 +209,11 @@ func TestBindMountHasBindOption(t *testing.T) {
 }
 
 func TestUnsupportedEditIsRefused(t *testing.T) {
-	o := edits.Origin{Request: "R", File: "/etc/cdi/f.json"}
-	for name, set := range map[string]*edits.Set{
-		"group":          {GIDs: []edits.GID{{ID: 7, Origin: o}}},
-		"network device": {NetDevices: []edits.NetDevice{{HostName: "eth1", Name: "n", Origin: o}}},
-		"RDT":            {RDT: &edits.RDT{ClosID: "c", Origin: o}},
+	o := edit.Origin{Request: "R", File: "/etc/cdi/f.json"}
+	for name, set := range map[string]*edit.Set{
+		"group":          {GIDs: []edit.GID{{ID: 7, Origin: o}}},
+		"network device": {NetDevices: []edit.NetDevice{{HostName: "eth1", Name: "n", Origin: o}}},
+		"RDT":            {RDT: &edit.RDT{ClosID: "c", Origin: o}},
 	} {
 		_, err := Adjustment(set, capability.Capabilities{DeviceRules: true})
 		if !errdefs.IsNotImplemented(err) || !strings.Contains(err.Error(), "/etc/cdi/f.json") || !strings.Contains(err.Error(), name) {
@@ -221,7 +221,7 @@ func TestUnsupportedEditIsRefused(t *testing.T) {
 		}
 	}
 	all := capability.Capabilities{NetDevices: true, RDT: true}
-	a, err := Adjustment(&edits.Set{NetDevices: []edits.NetDevice{{HostName: "eth1", Name: "n"}}, RDT: &edits.RDT{ClosID: "c", L3CacheSchema: "L3:0=f", EnableMonitoring: true}}, all)
+	a, err := Adjustment(&edit.Set{NetDevices: []edit.NetDevice{{HostName: "eth1", Name: "n"}}, RDT: &edit.RDT{ClosID: "c", L3CacheSchema: "L3:0=f", EnableMonitoring: true}}, all)
 	if err != nil || a.Linux.NetDevices["eth1"].Name != "n" || *a.Linux.Rdt.ClosId.Get() != "c" || a.Linux.Rdt.Schemata.GetValue()[0] != "L3:0=f" {
 		t.Errorf("got %v, %v", a, err)
 	}
@@ -247,7 +247,7 @@ func TestCapabilitiesFollowVersionOfNRI(t *testing.T) {
 // In a user namespace, a node with another path on the host is a mount with a device
 // cgroup rule. The runtime binds a node with the same path itself.
 func TestNodesInUserNamespace(t *testing.T) {
-	set := &edits.Set{Devices: []edits.Device{
+	set := &edit.Set{Devices: []edit.Device{
 		{Path: "/dev/a", HostPath: "/run/v/a", Type: "c", Major: 240, Minor: 3, Access: "r"},
 		{Path: "/dev/b", HostPath: "/dev/b", Type: "c", Major: 1, Minor: 5},
 		{Path: "/dev/c", HostPath: "/run/v/c", Type: "b", Major: 7, Minor: 0},
@@ -271,7 +271,7 @@ func TestNodesInUserNamespace(t *testing.T) {
 	}
 	// Without rules the node is there by its host path as well, once.
 	set.Devices[0].Access = ""
-	set.Devices = append(set.Devices, edits.Device{Path: "/dev/a2", HostPath: "/run/v/a", Type: "c", Major: 240, Minor: 3})
+	set.Devices = append(set.Devices, edit.Device{Path: "/dev/a2", HostPath: "/run/v/a", Type: "c", Major: 240, Minor: 3})
 	if a, err = Adjustment(set, capability.Capabilities{UserNS: true}); err != nil {
 		t.Fatal(err)
 	}

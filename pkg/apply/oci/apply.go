@@ -22,7 +22,7 @@ import (
 //   - A variable replaces the last one of its name, or is appended.
 //   - A device node replaces those at its path, at the end of the list. Character and block devices
 //     get a rule of the device cgroup: "rwm" unless the edit has another access, none for
-//     edits.NoAccess. A rule that exists and is not followed by a denying rule is not repeated.
+//     edit.NoAccess. A rule that exists and is not followed by a denying rule is not repeated.
 //   - A mount replaces the first one at its destination. Then all mounts are sorted by depth, stably.
 //     In a user namespace with mappings CDI's bind mounts get "idmap" or "ridmap" unless they have either.
 //   - If a mount of Jackfield's own is "rslave", a private root becomes "rslave" too. Otherwise
@@ -31,8 +31,8 @@ import (
 //     the one of its host name.
 //
 // The receiver does not change. If nothing changes, the text is the original one. The error is an
-// [edits.NewConflict], or errdefs.ErrInvalidArgument for an unknown hook stage.
-func (c *Config) Apply(set *edits.Set) ([]byte, error) {
+// [edit.NewConflict], or errdefs.ErrInvalidArgument for an unknown hook stage.
+func (c *Config) Apply(set *edit.Set) ([]byte, error) {
 	if set == nil || set.Empty() {
 		return []byte(c.text), nil
 	}
@@ -57,18 +57,18 @@ type member struct {
 }
 
 // changedMembers returns what a set of edits changes in the configuration.
-func (c *Config) changedMembers(set *edits.Set) ([]member, error) {
+func (c *Config) changedMembers(set *edit.Set) ([]member, error) {
 	linux := cmp.Or(c.spec.Linux, &rspec.Linux{})
 	if err := checkNetDevices(linux.NetDevices, set.NetDevices); err != nil {
 		return nil, err
 	}
 	for _, h := range set.Hooks {
-		if !slices.Contains(edits.Stages(), h.Stage) {
-			return nil, fmt.Errorf("%s: hook %q: found stage %q, want one of %v: %w", h.Origin, h.Path, h.Stage, edits.Stages(), errdefs.ErrInvalidArgument)
+		if !slices.Contains(edit.Stages(), h.Stage) {
+			return nil, fmt.Errorf("%s: hook %q: found stage %q, want one of %v: %w", h.Origin, h.Path, h.Stage, edit.Stages(), errdefs.ErrInvalidArgument)
 		}
 	}
 	var hooks, netDevices, rdt, propagation []member
-	for _, stage := range edits.Stages() {
+	for _, stage := range edit.Stages() {
 		hooks = append(hooks, changedList(string(stage), c.hooks[stage], planHooks(c.hooks[stage], set.Hooks, stage))...)
 	}
 	for _, n := range set.NetDevices {

@@ -27,43 +27,43 @@ var update = flag.Bool("update", false, "write the golden files")
 func ptr[T any](v T) *T { return &v }
 
 var (
-	cdi = edits.Origin{Source: edits.CDI, Request: `CDI device "vendor.com/net=a"`, File: "/etc/cdi/x.json"}
-	att = edits.Origin{Source: edits.Attachment, Request: `network "ns/n" on net1`, File: "/run/devinfo/f"}
+	cdi = edit.Origin{Source: edit.CDI, Request: `CDI device "vendor.com/net=a"`, File: "/etc/cdi/x.json"}
+	att = edit.Origin{Source: edit.Attachment, Request: `network "ns/n" on net1`, File: "/run/devinfo/f"}
 )
 
-func hook(stage edits.Stage, path string) edits.Hook {
-	return edits.Hook{Stage: stage, Path: path, Args: []string{path, "-x"}, Env: []string{"E=1"}, Timeout: ptr(3), Origin: cdi}
+func hook(stage edit.Stage, path string) edit.Hook {
+	return edit.Hook{Stage: stage, Path: path, Args: []string{path, "-x"}, Env: []string{"E=1"}, Timeout: ptr(3), Origin: cdi}
 }
 
 // cases are edits of base.json. The golden files hold the results.
-var cases = map[string]edits.Set{
-	"env": {Env: []edits.Env{{Name: "A", Value: "new=<&>"}, {Name: "C", Value: ""}, {Name: "PAT", Value: "x"}}},
-	"devices": {Devices: []edits.Device{
+var cases = map[string]edit.Set{
+	"env": {Env: []edit.Env{{Name: "A", Value: "new=<&>"}, {Name: "C", Value: ""}, {Name: "PAT", Value: "x"}}},
+	"devices": {Devices: []edit.Device{
 		{Path: "/dev/old", Type: "c", Major: 1, Minor: 5, Origin: cdi},
 		{Path: "/dev/full", Type: "b", Major: 7, Minor: 0, FileMode: ptr(os.FileMode(0o640)), UID: ptr[uint32](5), GID: ptr[uint32](6), Access: "mr", Origin: cdi},
 		{Path: "/dev/att", Type: "c", Major: 1, Minor: 8, Access: "rw", Origin: att},
-		{Path: "/dev/none", Type: "c", Major: 1, Minor: 9, Access: edits.NoAccess, Origin: cdi},
+		{Path: "/dev/none", Type: "c", Major: 1, Minor: 9, Access: edit.NoAccess, Origin: cdi},
 		{Path: "/dev/fifo", Type: "p", Origin: cdi},
 		{Path: "/dev/unbuffered", Type: "u", Major: 1, Minor: 7, Origin: cdi},
 		{Path: "/dev/again", Type: "c", Major: 1, Minor: 8, Access: "rw", Origin: cdi},
 	}},
-	"no-access": {Devices: []edits.Device{{Path: "/dev/none", Type: "c", Major: 1, Minor: 9, Access: edits.NoAccess, Origin: cdi}}},
-	"bound-devices": {Devices: []edits.Device{
+	"no-access": {Devices: []edit.Device{{Path: "/dev/none", Type: "c", Major: 1, Minor: 9, Access: edit.NoAccess, Origin: cdi}}},
+	"bound-devices": {Devices: []edit.Device{
 		{Path: "/dev/bound", HostPath: "/dev/zero", Type: "c", Major: 1, Minor: 5, Bind: true, Access: "rw", Origin: cdi},
 		{Path: "/dev/bound1", HostPath: "/dev/full", Type: "c", Major: 1, Minor: 7, Bind: true, Origin: att},
 	}},
-	"mounts": {Mounts: []edits.Mount{
+	"mounts": {Mounts: []edit.Mount{
 		{Destination: "/data", Source: "/new", Type: "bind", Options: []string{"ro", "bind"}, Origin: cdi},
 		{Destination: "/a/b/c/d", Source: "/deep", Options: []string{"rbind"}, Origin: cdi},
 		{Destination: "/opt", Source: "tmpfs", Type: "tmpfs", Origin: cdi},
 	}},
-	"hooks": {Hooks: []edits.Hook{
-		hook(edits.Prestart, "/1"), hook(edits.CreateRuntime, "/2"), hook(edits.CreateContainer, "/3"), hook(edits.StartContainer, "/4"),
-		hook(edits.Poststart, "/5"), hook(edits.Poststop, "/6"), {Stage: edits.Poststop, Path: "/7", Origin: cdi},
+	"hooks": {Hooks: []edit.Hook{
+		hook(edit.Prestart, "/1"), hook(edit.CreateRuntime, "/2"), hook(edit.CreateContainer, "/3"), hook(edit.StartContainer, "/4"),
+		hook(edit.Poststart, "/5"), hook(edit.Poststop, "/6"), {Stage: edit.Poststop, Path: "/7", Origin: cdi},
 	}},
-	"net-devices": {NetDevices: []edits.NetDevice{{HostName: "eth1", Name: "net1", Origin: cdi}, {HostName: "eth2", Name: "net2", Origin: cdi}}},
-	"rdt":         {RDT: &edits.RDT{ClosID: "gold", L3CacheSchema: "L3:0=f", MemBwSchema: "MB:0=50", Schemata: []string{"L3:0=ff"}, EnableMonitoring: true, Origin: cdi}},
-	"gids":        {GIDs: []edits.GID{{ID: 7, Origin: cdi}, {ID: 44, Origin: cdi}, {ID: 7, Origin: cdi}, {ID: 0, Origin: cdi}}},
+	"net-devices": {NetDevices: []edit.NetDevice{{HostName: "eth1", Name: "net1", Origin: cdi}, {HostName: "eth2", Name: "net2", Origin: cdi}}},
+	"rdt":         {RDT: &edit.RDT{ClosID: "gold", L3CacheSchema: "L3:0=f", MemBwSchema: "MB:0=50", Schemata: []string{"L3:0=ff"}, EnableMonitoring: true, Origin: cdi}},
+	"gids":        {GIDs: []edit.GID{{ID: 7, Origin: cdi}, {ID: 44, Origin: cdi}, {ID: 7, Origin: cdi}, {ID: 0, Origin: cdi}}},
 }
 
 func read(tb testing.TB, name string) []byte {
@@ -85,7 +85,7 @@ func decodeSpec(tb testing.TB, text []byte) *rspec.Spec {
 }
 
 // applyText applies set to text.
-func applyText(t *testing.T, text []byte, set *edits.Set) []byte {
+func applyText(t *testing.T, text []byte, set *edit.Set) []byte {
 	t.Helper()
 	c, err := ParseConfig("config.json", text)
 	if err != nil {
@@ -99,7 +99,7 @@ func applyText(t *testing.T, text []byte, set *edits.Set) []byte {
 }
 
 // applySpec applies set to the text of spec.
-func applySpec(t *testing.T, spec *rspec.Spec, set *edits.Set) *rspec.Spec {
+func applySpec(t *testing.T, spec *rspec.Spec, set *edit.Set) *rspec.Spec {
 	t.Helper()
 	spec.Version = "1.2.0"
 	text, err := json.Marshal(spec)
@@ -179,7 +179,7 @@ func TestEmptyConfigGetsEveryEdit(t *testing.T) {
 
 func TestEmptySetChangesNothing(t *testing.T) {
 	text := []byte(` {"ociVersion":"1" , "linux":{} } `)
-	for _, set := range []*edits.Set{nil, {}, {GIDs: []edits.GID{{ID: 0}}}} {
+	for _, set := range []*edit.Set{nil, {}, {GIDs: []edit.GID{{ID: 0}}}} {
 		if out := applyText(t, text, set); !bytes.Equal(out, text) {
 			t.Errorf("%s", out)
 		}
@@ -192,7 +192,7 @@ func TestUserNamespaceMapsBindMounts(t *testing.T) {
 		typ     string
 		options []string
 		want    string
-		origin  edits.Origin
+		origin  edit.Origin
 	}{
 		{typ: "bind", want: "idmap", origin: cdi},
 		{typ: "bind", options: []string{"rbind"}, want: "rbind ridmap", origin: cdi},
@@ -202,7 +202,7 @@ func TestUserNamespaceMapsBindMounts(t *testing.T) {
 		{typ: "tmpfs", options: []string{"mode=755"}, want: "mode=755", origin: cdi},
 		{typ: "bind", options: []string{"bind"}, want: "bind", origin: att},
 	} {
-		set := &edits.Set{Mounts: []edits.Mount{{Destination: "/m", Source: "/s", Type: tc.typ, Options: tc.options, Origin: tc.origin}}}
+		set := &edit.Set{Mounts: []edit.Mount{{Destination: "/m", Source: "/s", Type: tc.typ, Options: tc.options, Origin: tc.origin}}}
 		spec := &rspec.Spec{Linux: &rspec.Linux{Namespaces: []rspec.LinuxNamespace{{Type: rspec.PIDNamespace}, {Type: rspec.UserNamespace}},
 			UIDMappings: mapping, GIDMappings: mapping}}
 		if got := strings.Join(applySpec(t, spec, set).Mounts[0].Options, " "); got != tc.want {
@@ -222,11 +222,11 @@ func TestUserNamespaceMapsBindMounts(t *testing.T) {
 func TestRootPropagationAllowsStagedMount(t *testing.T) {
 	for _, tc := range []struct {
 		have, want string
-		origin     edits.Origin
+		origin     edit.Origin
 	}{
 		{"", "rslave", att}, {"private", "rslave", att}, {"rprivate", "rslave", att}, {"slave", "slave", att}, {"rshared", "rshared", att}, {"", "", cdi},
 	} {
-		set := &edits.Set{Mounts: []edits.Mount{{Destination: "/m", Source: "/s", Type: "bind", Options: []string{"rbind", "rslave"}, Origin: tc.origin}}}
+		set := &edit.Set{Mounts: []edit.Mount{{Destination: "/m", Source: "/s", Type: "bind", Options: []string{"rbind", "rslave"}, Origin: tc.origin}}}
 		text := `{"ociVersion":"1","linux":{"rootfsPropagation":"` + tc.have + `","cgroupsPath":"/c"}}`
 		if tc.have == "" {
 			text = `{"ociVersion":"1"}`
@@ -240,7 +240,7 @@ func TestRootPropagationAllowsStagedMount(t *testing.T) {
 func TestOnlyTheFirstMountAtADestinationIsReplaced(t *testing.T) {
 	spec := &rspec.Spec{Mounts: []rspec.Mount{{Destination: "/a/b"}, {Destination: "/m/", Source: "1"}, {Destination: "/m", Source: "2"}}}
 	var got []string
-	for _, m := range applySpec(t, spec, &edits.Set{Mounts: []edits.Mount{{Destination: "/m", Source: "3"}}}).Mounts {
+	for _, m := range applySpec(t, spec, &edit.Set{Mounts: []edit.Mount{{Destination: "/m", Source: "3"}}}).Mounts {
 		got = append(got, m.Destination+" "+m.Source)
 	}
 	if diff := cmp.Diff([]string{"/m 2", "/m 3", "/a/b "}, got); diff != "" {
@@ -253,7 +253,7 @@ func TestDeviceRuleIsAddedUnlessItTakesEffectAlready(t *testing.T) {
 		return rspec.LinuxDeviceCgroup{Allow: true, Type: "c", Major: ptr[int64](1), Minor: ptr[int64](3), Access: access}
 	}
 	deny := rspec.LinuxDeviceCgroup{Access: "rwm"}
-	set := &edits.Set{Devices: []edits.Device{{Path: "/dev/a", Type: "c", Major: 1, Minor: 3, Access: "rw"}}}
+	set := &edit.Set{Devices: []edit.Device{{Path: "/dev/a", Type: "c", Major: 1, Minor: 3, Access: "rw"}}}
 	for name, tc := range map[string]struct {
 		have []rspec.LinuxDeviceCgroup
 		want int
@@ -272,15 +272,15 @@ func TestDeviceRuleIsAddedUnlessItTakesEffectAlready(t *testing.T) {
 }
 
 func TestConflictingEditsAreRefused(t *testing.T) {
-	all := edits.Set{RDT: cases["rdt"].RDT, Env: cases["env"].Env, Devices: cases["devices"].Devices, Mounts: cases["mounts"].Mounts, GIDs: cases["gids"].GIDs, Hooks: cases["hooks"].Hooks}
+	all := edit.Set{RDT: cases["rdt"].RDT, Env: cases["env"].Env, Devices: cases["devices"].Devices, Mounts: cases["mounts"].Mounts, GIDs: cases["gids"].GIDs, Hooks: cases["hooks"].Hooks}
 	net, stage, own := all, all, all
-	net.NetDevices = []edits.NetDevice{{HostName: "eth1", Name: "net1", Origin: cdi}, {HostName: "eth2", Name: "net1", Origin: att}}
-	own.NetDevices = []edits.NetDevice{{HostName: "eth1", Name: "net0", Origin: cdi}}
-	stage.Hooks = append(stage.Hooks[:len(stage.Hooks):len(stage.Hooks)], edits.Hook{Stage: "later", Path: "/h", Origin: cdi})
+	net.NetDevices = []edit.NetDevice{{HostName: "eth1", Name: "net1", Origin: cdi}, {HostName: "eth2", Name: "net1", Origin: att}}
+	own.NetDevices = []edit.NetDevice{{HostName: "eth1", Name: "net0", Origin: cdi}}
+	stage.Hooks = append(stage.Hooks[:len(stage.Hooks):len(stage.Hooks)], edit.Hook{Stage: "later", Path: "/h", Origin: cdi})
 	text := read(t, "base.json")
 	text = bytes.Replace(text, []byte(`"resources"`), []byte(`"netDevices": {"eth0": {"name": "net0"}}, "resources"`), 1)
 	for _, tc := range []struct {
-		set   edits.Set
+		set   edit.Set
 		is    func(error) bool
 		names []string
 	}{
@@ -303,7 +303,7 @@ func TestConflictingEditsAreRefused(t *testing.T) {
 		}
 	}
 	// A host device that the configuration already moves gets the new name.
-	own.NetDevices[0] = edits.NetDevice{HostName: "eth0", Name: "net9", Origin: cdi}
+	own.NetDevices[0] = edit.NetDevice{HostName: "eth0", Name: "net9", Origin: cdi}
 	out := applyText(t, text, &own)
 	if got := decodeSpec(t, out).Linux.NetDevices; len(got) != 1 || got["eth0"].Name != "net9" {
 		t.Errorf("network devices are %v", got)
@@ -312,7 +312,7 @@ func TestConflictingEditsAreRefused(t *testing.T) {
 
 // Neither the set nor the configuration changes.
 func TestApplyChangesNoInput(t *testing.T) {
-	all := edits.Set{Env: cases["env"].Env, Devices: cases["devices"].Devices, Mounts: cases["mounts"].Mounts, Hooks: cases["hooks"].Hooks,
+	all := edit.Set{Env: cases["env"].Env, Devices: cases["devices"].Devices, Mounts: cases["mounts"].Mounts, Hooks: cases["hooks"].Hooks,
 		RDT: cases["rdt"].RDT, GIDs: cases["gids"].GIDs, NetDevices: cases["net-devices"].NetDevices}
 	c, err := ParseConfig("config.json", read(t, "base.json"))
 	if err != nil {
@@ -344,13 +344,13 @@ func TestExistingReadsWhatConfigurationHas(t *testing.T) {
 		t.Fatal(err)
 	}
 	have := Existing(c.Spec())
-	want := edits.Existing{
+	want := edit.Existing{
 		CDIReplaces: true,
 		Env:         []string{"PATH=/bin", "A=first", "B=<", "A=second"},
-		Devices:     []edits.Device{{Path: "/dev/fuse", Type: "c", Major: 10, Minor: 229}, {Path: "/dev/old", Type: "c", Major: 1, Minor: 3}},
-		Mounts: []edits.Mount{{Destination: "/proc", Source: "proc"}, {Destination: "/dev/shm", Source: "shm"},
+		Devices:     []edit.Device{{Path: "/dev/fuse", Type: "c", Major: 10, Minor: 229}, {Path: "/dev/old", Type: "c", Major: 1, Minor: 3}},
+		Mounts: []edit.Mount{{Destination: "/proc", Source: "proc"}, {Destination: "/dev/shm", Source: "shm"},
 			{Destination: "/data", Source: "/srv/old"}, {Destination: "/etc/hosts", Source: "/srv/hosts"}},
-		Hooks: []edits.Hook{{Stage: edits.Poststop, Path: "/usr/bin/clean"}},
+		Hooks: []edit.Hook{{Stage: edit.Poststop, Path: "/usr/bin/clean"}},
 	}
 	if diff := cmp.Diff(want, have); diff != "" {
 		t.Error(diff)
@@ -358,7 +358,7 @@ func TestExistingReadsWhatConfigurationHas(t *testing.T) {
 	if u := c.Spec().Process.User; u.UID != 1000 || u.GID != 100 {
 		t.Errorf("user is %+v", u)
 	}
-	if diff := cmp.Diff(edits.Existing{CDIReplaces: true}, Existing(&rspec.Spec{})); diff != "" {
+	if diff := cmp.Diff(edit.Existing{CDIReplaces: true}, Existing(&rspec.Spec{})); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -368,7 +368,7 @@ func TestMountReplacesOtherSpellingOfItsDestination(t *testing.T) {
 	for _, have := range spellings {
 		for _, want := range spellings {
 			spec := &rspec.Spec{Mounts: []rspec.Mount{{Destination: "/a/dat_", Source: "/other"}, {Destination: have, Source: "/old"}}}
-			set := &edits.Set{Mounts: []edits.Mount{{Destination: want, Source: "/new", Origin: cdi}}}
+			set := &edit.Set{Mounts: []edit.Mount{{Destination: want, Source: "/new", Origin: cdi}}}
 			if m := applySpec(t, spec, set).Mounts; len(m) != 2 || m[0].Source != "/other" || m[1].Source != "/new" || m[1].Destination != want {
 				t.Errorf("%q for %q: the mounts are %+v", want, have, m)
 			}
@@ -378,13 +378,13 @@ func TestMountReplacesOtherSpellingOfItsDestination(t *testing.T) {
 
 // "all" of a kind can be thousands of devices. Lists that are searched for each edit would take a minute.
 func TestTimeOfApplyIsProportionalToTheEdits(t *testing.T) {
-	set := &edits.Set{}
+	set := &edit.Set{}
 	for i := range 40_000 {
 		n := strconv.Itoa(i)
-		set.Devices = append(set.Devices, edits.Device{Path: "/dev/d" + n, Type: "c", Major: 1, Minor: int64(i)})
-		set.Mounts = append(set.Mounts, edits.Mount{Source: "/usr", Destination: "/m/" + n})
-		set.Env = append(set.Env, edits.Env{Name: "V" + n})
-		set.Hooks = append(set.Hooks, edits.Hook{Stage: edits.CreateRuntime, Path: "/bin/true"})
+		set.Devices = append(set.Devices, edit.Device{Path: "/dev/d" + n, Type: "c", Major: 1, Minor: int64(i)})
+		set.Mounts = append(set.Mounts, edit.Mount{Source: "/usr", Destination: "/m/" + n})
+		set.Env = append(set.Env, edit.Env{Name: "V" + n})
+		set.Hooks = append(set.Hooks, edit.Hook{Stage: edit.CreateRuntime, Path: "/bin/true"})
 	}
 	c, err := ParseConfig("config.json", []byte(`{"ociVersion": "1.0.2"}`))
 	if err != nil {

@@ -20,7 +20,7 @@ type Config struct {
 	env     []element[string]
 	gids    []element[uint32]
 	mounts  []element[rspec.Mount]
-	hooks   map[edits.Stage][]element[rspec.Hook]
+	hooks   map[edit.Stage][]element[rspec.Hook]
 	devices []element[rspec.LinuxDevice]
 	rules   []element[rspec.LinuxDeviceCgroup]
 }
@@ -94,8 +94,8 @@ func (c *Config) setContent(read *content) {
 		c.gids = elementsOf(c, p.User.AdditionalGids, "process", "user", "additionalGids")
 	}
 	if read.Hooks != nil {
-		c.hooks = make(map[edits.Stage][]element[rspec.Hook])
-		for _, s := range edits.Stages() {
+		c.hooks = make(map[edit.Stage][]element[rspec.Hook])
+		for _, s := range edit.Stages() {
 			c.hooks[s] = elementsOf(c, *hooksOfStage(read.Hooks, s), "hooks", string(s))
 		}
 	}
@@ -127,23 +127,23 @@ func (c *Config) Spec() *rspec.Spec { return &c.spec }
 
 // Existing returns what a container with this configuration has, for the resolution of edits that
 // are to be applied to it.
-func Existing(spec *rspec.Spec) edits.Existing {
-	have := edits.Existing{CDIReplaces: true}
+func Existing(spec *rspec.Spec) edit.Existing {
+	have := edit.Existing{CDIReplaces: true}
 	if spec.Process != nil {
 		have.Env = spec.Process.Env
 	}
 	for _, m := range spec.Mounts {
-		have.Mounts = append(have.Mounts, edits.Mount{Destination: m.Destination, Source: m.Source})
+		have.Mounts = append(have.Mounts, edit.Mount{Destination: m.Destination, Source: m.Source})
 	}
 	if spec.Linux != nil {
 		for _, d := range spec.Linux.Devices {
-			have.Devices = append(have.Devices, edits.Device{Path: d.Path, Type: d.Type, Major: d.Major, Minor: d.Minor, FileMode: d.FileMode, UID: d.UID, GID: d.GID})
+			have.Devices = append(have.Devices, edit.Device{Path: d.Path, Type: d.Type, Major: d.Major, Minor: d.Minor, FileMode: d.FileMode, UID: d.UID, GID: d.GID})
 		}
 	}
 	if spec.Hooks != nil {
-		for _, stage := range edits.Stages() {
+		for _, stage := range edit.Stages() {
 			for _, h := range *hooksOfStage(spec.Hooks, stage) {
-				have.Hooks = append(have.Hooks, edits.Hook{Stage: stage, Path: h.Path, Args: h.Args, Env: h.Env, Timeout: h.Timeout})
+				have.Hooks = append(have.Hooks, edit.Hook{Stage: stage, Path: h.Path, Args: h.Args, Env: h.Env, Timeout: h.Timeout})
 			}
 		}
 	}
@@ -151,14 +151,14 @@ func Existing(spec *rspec.Spec) edits.Existing {
 }
 
 // hooksOfStage returns the list of one stage, nil for an unknown stage.
-func hooksOfStage(h *rspec.Hooks, stage edits.Stage) *[]rspec.Hook {
-	return map[edits.Stage]*[]rspec.Hook{
+func hooksOfStage(h *rspec.Hooks, stage edit.Stage) *[]rspec.Hook {
+	return map[edit.Stage]*[]rspec.Hook{
 		//lint:ignore SA1019 CDI names the stage, and runtimes run it.
-		edits.Prestart:        &h.Prestart,
-		edits.CreateRuntime:   &h.CreateRuntime,
-		edits.CreateContainer: &h.CreateContainer,
-		edits.StartContainer:  &h.StartContainer,
-		edits.Poststart:       &h.Poststart,
-		edits.Poststop:        &h.Poststop,
+		edit.Prestart:        &h.Prestart,
+		edit.CreateRuntime:   &h.CreateRuntime,
+		edit.CreateContainer: &h.CreateContainer,
+		edit.StartContainer:  &h.StartContainer,
+		edit.Poststart:       &h.Poststart,
+		edit.Poststop:        &h.Poststop,
 	}[stage]
 }

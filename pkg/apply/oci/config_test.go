@@ -64,8 +64,8 @@ func TestParseConfigReportsFaults(t *testing.T) {
 
 // Values that no edit changes stay, however unusual they are, in the format of the text.
 func TestOtherFieldsStay(t *testing.T) {
-	set := &edits.Set{Env: []edits.Env{{Name: "B", Value: "2"}}, Mounts: []edits.Mount{{Destination: "/m", Source: "/s"}},
-		Devices: []edits.Device{{Path: "/dev/a", Type: "c", Major: 1, Minor: 3}}, RDT: &edits.RDT{ClosID: "c"}}
+	set := &edit.Set{Env: []edit.Env{{Name: "B", Value: "2"}}, Mounts: []edit.Mount{{Destination: "/m", Source: "/s"}},
+		Devices: []edit.Device{{Path: "/dev/a", Type: "c", Major: 1, Minor: 3}}, RDT: &edit.RDT{ClosID: "c"}}
 	for text, want := range map[string]string{
 		// One line, odd spaces, an unknown key that occurs twice, escapes in keys.
 		` {"x" : {"a":1, "a":2},"ociVersion":"1","p\u0072ocess":{"env":["A=\u003c"  ,"NOVALUE"], "y":[ ] },"linux":{"devices":[{"path":"/dev/b","z":1.0}]}, "w":1E5 }` + "\n\n": `{"x":{"a":1,"a":2},"ociVersion":"1","process":{"env":["A=\u003c","NOVALUE","B=2"],"y":[]},"linux":{"devices":[{"path":"/dev/b","z":1.0},{"path":"/dev/a","type":"c","major":1,"minor":3}],"resources":{"devices":[{"allow":true,"type":"c","major":1,"minor":3,"access":"rwm"}]},"intelRdt":{"closID":"c"}},"w":1E5,"mounts":[{"destination":"/m","source":"/s"}]}` + "\n\n",
@@ -121,7 +121,7 @@ func TestWideIndentationIsNotRepeated(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := c.Apply(&edits.Set{GIDs: []edits.GID{{ID: 7}}})
+	out, err := c.Apply(&edit.Set{GIDs: []edit.GID{{ID: 7}}})
 	if err != nil || len(out) > len(text)+100 {
 		t.Errorf("%d bytes of %d, %v", len(out), len(text), err)
 	}
@@ -150,7 +150,7 @@ func unchangedValues(tb testing.TB, text []byte) map[string]any {
 	for _, path := range []string{"process.env", "process.user.additionalGids", "mounts", "linux.devices", "linux.resources.devices", "linux.netDevices", "linux.intelRdt", "linux.rootfsPropagation"} {
 		drop(all, strings.Split(path, ".")...)
 	}
-	for _, s := range edits.Stages() {
+	for _, s := range edit.Stages() {
 		drop(all, "hooks", string(s))
 	}
 	return all
@@ -161,7 +161,7 @@ func unchangedValues(tb testing.TB, text []byte) map[string]any {
 func hasStackedMounts(s *rspec.Spec) bool {
 	for i := range s.Mounts {
 		for j := range i {
-			if edits.EqualClean(s.Mounts[i].Destination, s.Mounts[j].Destination) {
+			if edit.EqualClean(s.Mounts[i].Destination, s.Mounts[j].Destination) {
 				return true
 			}
 		}
@@ -180,7 +180,7 @@ func FuzzConfig(f *testing.F) {
 		if len(text) > 1<<16 {
 			t.Skip("too long to be of interest")
 		}
-		var set edits.Set
+		var set edit.Set
 		for i, part := range []func(){
 			func() { set.Env = cases["env"].Env }, func() { set.Devices = cases["devices"].Devices }, func() { set.Mounts = cases["mounts"].Mounts },
 			func() { set.Hooks = cases["hooks"].Hooks }, func() { set.NetDevices = cases["net-devices"].NetDevices },

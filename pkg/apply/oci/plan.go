@@ -23,7 +23,7 @@ func hasMappedUserNamespace(linux *rspec.Linux) bool {
 
 // planEnv replaces the last variable of the same name, which is the one that takes effect, or
 // appends.
-func planEnv(have []element[string], set []edits.Env) []element[string] {
+func planEnv(have []element[string], set []edit.Env) []element[string] {
 	out := slices.Clone(have)
 	last := make(map[string]int, len(have)+len(set))
 	for i, e := range have {
@@ -44,7 +44,7 @@ func planEnv(have []element[string], set []edits.Env) []element[string] {
 	return out
 }
 
-func planGIDs(have []element[uint32], set []edits.GID) []element[uint32] {
+func planGIDs(have []element[uint32], set []edit.GID) []element[uint32] {
 	out := slices.Clone(have)
 	for _, g := range set {
 		if g.ID != 0 && !slices.ContainsFunc(out, func(e element[uint32]) bool { return e.value == g.ID }) {
@@ -56,7 +56,7 @@ func planGIDs(have []element[uint32], set []edits.GID) []element[uint32] {
 
 // planMounts replaces the first mount at the same destination, or appends. Then it sorts all mounts
 // by depth, stably, as CRI-O, Docker and CDI's library do.
-func planMounts(have []element[rspec.Mount], set []edits.Mount, userNamespace bool) []element[rspec.Mount] {
+func planMounts(have []element[rspec.Mount], set []edit.Mount, userNamespace bool) []element[rspec.Mount] {
 	out := slices.Clone(have)
 	if len(set) == 0 {
 		return out
@@ -76,7 +76,7 @@ func planMounts(have []element[rspec.Mount], set []edits.Mount, userNamespace bo
 		}
 		positions[destination] = append(at, len(out))
 		options := m.Options
-		if userNamespace && m.Origin.Source == edits.CDI {
+		if userNamespace && m.Origin.Source == edit.CDI {
 			options = withIDMap(m.Type, options)
 		}
 		out = append(out, element[rspec.Mount]{value: rspec.Mount{Destination: m.Destination, Source: m.Source, Type: m.Type, Options: options}})
@@ -88,21 +88,21 @@ func planMounts(have []element[rspec.Mount], set []edits.Mount, userNamespace bo
 		}
 	}
 	slices.SortStableFunc(kept, func(a, b element[rspec.Mount]) int {
-		return edits.Depth(a.value.Destination) - edits.Depth(b.value.Destination)
+		return edit.Depth(a.value.Destination) - edit.Depth(b.value.Destination)
 	})
 	return kept
 }
 
 // withBoundDevices returns the mounts of a set, followed by bind mounts for its bound device nodes.
-func withBoundDevices(set *edits.Set) []edits.Mount {
+func withBoundDevices(set *edit.Set) []edit.Mount {
 	mounts := slices.Clone(set.Mounts)
 	for _, d := range set.Devices {
 		if !d.Bind {
 			continue
 		}
 		origin := d.Origin
-		origin.Source = edits.SourceJackfield // the node's owner is not mapped
-		mounts = append(mounts, edits.Mount{Destination: d.Path, Source: d.HostPath, Type: "bind",
+		origin.Source = edit.SourceJackfield // the node's owner is not mapped
+		mounts = append(mounts, edit.Mount{Destination: d.Path, Source: d.HostPath, Type: "bind",
 			Options: []string{"bind", "rprivate", "nosuid", "noexec"}, Origin: origin})
 	}
 	return mounts
@@ -134,17 +134,17 @@ func withIDMap(mountType string, options []string) []string {
 // needsSlaveRoot reports whether a private root of the container must become a slave of the host's. Only
 // then does a mount of Jackfield's own with rslave receive later mounts of the host. crun makes the root
 // private by default.
-func needsSlaveRoot(propagation string, set []edits.Mount) bool {
+func needsSlaveRoot(propagation string, set []edit.Mount) bool {
 	isPrivate := slices.Contains([]string{"", "private", "rprivate", "unbindable", "runbindable"}, propagation)
-	return isPrivate && slices.ContainsFunc(set, func(m edits.Mount) bool {
-		return m.Origin.Source != edits.CDI && slices.Contains(m.Options, "rslave")
+	return isPrivate && slices.ContainsFunc(set, func(m edit.Mount) bool {
+		return m.Origin.Source != edit.CDI && slices.Contains(m.Options, "rslave")
 	})
 }
 
 // planDevices removes the device nodes at the same path and appends the new one. Character and block
 // devices get a rule of the device cgroup, unless a rule that allows the access exists and no
 // later rule denies anything.
-func planDevices(haveDevices []element[rspec.LinuxDevice], haveRules []element[rspec.LinuxDeviceCgroup], set []edits.Device) ([]element[rspec.LinuxDevice], []element[rspec.LinuxDeviceCgroup]) {
+func planDevices(haveDevices []element[rspec.LinuxDevice], haveRules []element[rspec.LinuxDeviceCgroup], set []edit.Device) ([]element[rspec.LinuxDevice], []element[rspec.LinuxDeviceCgroup]) {
 	last := make(map[string]int, len(set)) // of the set, by path
 	for i := range set {
 		last[path.Clean(set[i].Path)] = i
@@ -161,7 +161,7 @@ func planDevices(haveDevices []element[rspec.LinuxDevice], haveRules []element[r
 			devices = append(devices, element[rspec.LinuxDevice]{value: rspec.LinuxDevice{
 				Path: d.Path, Type: d.Type, Major: d.Major, Minor: d.Minor, FileMode: d.FileMode, UID: d.UID, GID: d.GID}})
 		}
-		if d.Type != "b" && d.Type != "c" || d.Access == edits.NoAccess {
+		if d.Type != "b" && d.Type != "c" || d.Access == edit.NoAccess {
 			continue
 		}
 		access := allowedDevice{d.Type, d.Major, d.Minor, cmp.Or(d.Access, "rwm")}
@@ -193,7 +193,7 @@ func allowedDevices(rules []element[rspec.LinuxDeviceCgroup]) map[allowedDevice]
 }
 
 // planHooks appends the hooks of a stage.
-func planHooks(have []element[rspec.Hook], set []edits.Hook, stage edits.Stage) []element[rspec.Hook] {
+func planHooks(have []element[rspec.Hook], set []edit.Hook, stage edit.Stage) []element[rspec.Hook] {
 	out := slices.Clip(have)
 	for _, h := range set {
 		if h.Stage == stage {
@@ -204,17 +204,17 @@ func planHooks(have []element[rspec.Hook], set []edits.Hook, stage edits.Stage) 
 }
 
 // checkNetDevices refuses two host devices with one name in the container.
-func checkNetDevices(have map[string]rspec.LinuxNetDevice, set []edits.NetDevice) error {
-	names := make(map[string]edits.NetDevice, len(have)+len(set))
+func checkNetDevices(have map[string]rspec.LinuxNetDevice, set []edit.NetDevice) error {
+	names := make(map[string]edit.NetDevice, len(have)+len(set))
 	for _, host := range slices.Sorted(maps.Keys(have)) {
-		if !slices.ContainsFunc(set, func(n edits.NetDevice) bool { return n.HostName == host }) {
-			names[cmp.Or(have[host].Name, host)] = edits.NetDevice{HostName: host, Origin: edits.Origin{Request: "the configuration before the edits"}}
+		if !slices.ContainsFunc(set, func(n edit.NetDevice) bool { return n.HostName == host }) {
+			names[cmp.Or(have[host].Name, host)] = edit.NetDevice{HostName: host, Origin: edit.Origin{Request: "the configuration before the edits"}}
 		}
 	}
 	for _, n := range set {
 		name := cmp.Or(n.Name, n.HostName)
 		if other, taken := names[name]; taken && other.HostName != n.HostName {
-			return edits.NewConflict("network device", name, other.Origin, n.Origin,
+			return edit.NewConflict("network device", name, other.Origin, n.Origin,
 				fmt.Sprintf("host device %q against %q", other.HostName, n.HostName))
 		}
 		names[name] = n

@@ -42,8 +42,8 @@ func ForVersion(version string) Capabilities {
 
 // Check returns an errdefs.ErrNotImplemented if an adjustment for this runtime cannot hold all
 // edits of a request, by Origin.Request. The request "" stands for the whole set.
-func Check(set *edits.Set, can Capabilities, request string) error {
-	isOfRequest := func(o *edits.Origin) bool { return request == "" || o.Request == request }
+func Check(set *edit.Set, can Capabilities, request string) error {
+	isOfRequest := func(o *edit.Origin) bool { return request == "" || o.Request == request }
 	for i := range set.Devices {
 		if d := &set.Devices[i]; isOfRequest(&d.Origin) {
 			if err := can.checkDevice(d); err != nil {
@@ -70,7 +70,7 @@ func Check(set *edits.Set, can Capabilities, request string) error {
 // checkDevice refuses a node that NRI cannot deliver. The rule of the device
 // cgroup has the type of the node, and OCI runtimes accept only rules for c and b.
 // An unbuffered character device (u) is a character device to the kernel; a FIFO has no rule.
-func (can Capabilities) checkDevice(d *edits.Device) error {
+func (can Capabilities) checkDevice(d *edit.Device) error {
 	if d.Type == "p" {
 		return unsupported(d.Origin, fmt.Sprintf("FIFO %q", d.Path), "NRI derives a device cgroup rule from every device node, and the OCI runtime "+
 			"refuses a rule for a FIFO: create the FIFO on the host and list it under mounts instead of deviceNodes")
@@ -83,7 +83,7 @@ func (can Capabilities) checkDevice(d *edits.Device) error {
 }
 
 // DerivedAccess returns the permissions of the rule that NRI derives for a device.
-func DerivedAccess(d *edits.Device) string {
+func DerivedAccess(d *edit.Device) string {
 	if d.Type == "b" {
 		return "rwm"
 	}
@@ -93,6 +93,6 @@ func DerivedAccess(d *edits.Device) string {
 const needsNRI11 = "it needs NRI 0.11 (containerd 2.2.1, CRI-O 1.35)"
 
 // unsupported returns the error of an edit that the runtime's NRI does not support.
-func unsupported(origin edits.Origin, edit, advice string) error {
+func unsupported(origin edit.Origin, edit, advice string) error {
 	return errdefs.ErrNotImplemented.WithMessage(fmt.Sprintf("%s: %s cannot be delivered by this runtime's NRI; %s", origin, edit, advice))
 }

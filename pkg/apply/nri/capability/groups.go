@@ -17,7 +17,7 @@ const withoutGroups = "--feature-flag=no-additional-gids-for-device-nodes"
 // CDI files bring a group for nodes that only the group can open. Jackfield gives such a node the user of the container's
 // process as its owner, unless the file sets another one. Root needs no group, because CAP_DAC_OVERRIDE is among the usual
 // capabilities. In a user namespace neither holds: nodes keep their owners on the host.
-func (can Capabilities) UnneededGroup(set *edits.Set, g *edits.GID) string {
+func (can Capabilities) UnneededGroup(set *edit.Set, g *edit.GID) string {
 	if can.UID == nil || can.UserNS || !opensNodes(set, g, *can.UID) {
 		return ""
 	}
@@ -30,7 +30,7 @@ func (can Capabilities) UnneededGroup(set *edits.Set, g *edits.GID) string {
 
 // opensNodes reports whether a user can open the device nodes of the file that brings a group without the group. Without
 // such a node the group is for something else.
-func opensNodes(set *edits.Set, g *edits.GID, uid uint32) bool {
+func opensNodes(set *edit.Set, g *edit.GID, uid uint32) bool {
 	opened := 0
 	for i := range set.Devices {
 		d := &set.Devices[i]
@@ -48,12 +48,12 @@ func opensNodes(set *edits.Set, g *edits.GID, uid uint32) bool {
 }
 
 // ownerHasGroupAccess reports whether the mode of a node gives the owner at least what it gives the group.
-func ownerHasGroupAccess(d *edits.Device) bool {
+func ownerHasGroupAccess(d *edit.Device) bool {
 	return d.FileMode == nil || (*d.FileMode>>3)&^(*d.FileMode>>6)&7 == 0
 }
 
 // undeliverableGroup is the error of a group that the container needs.
-func (can Capabilities) undeliverableGroup(g *edits.GID) error {
+func (can Capabilities) undeliverableGroup(g *edit.GID) error {
 	advice := "generate the file without additionalGids, such as with `nvidia-ctk cdi generate " + withoutGroups + "`"
 	if can.UID != nil {
 		advice = fmt.Sprintf("add %d to supplementalGroups in the pod's securityContext, or ", g.ID) + advice

@@ -11,31 +11,31 @@ import (
 )
 
 func TestAdditionalGroupIsRefusedOnlyWhereNeeded(t *testing.T) {
-	origin := edits.Origin{Request: "gpu", File: "/etc/cdi/gpu.yaml"}
+	origin := edit.Origin{Request: "gpu", File: "/etc/cdi/gpu.yaml"}
 	mode := func(m os.FileMode) *os.FileMode { return &m }
-	node := edits.Device{Path: "/dev/dri/card1", Type: "c", Major: 226, UID: new(uint32(1000)), GID: new(uint32(44)), FileMode: mode(0o660), Origin: origin}
-	with := func(change func(d *edits.Device)) []edits.Device {
+	node := edit.Device{Path: "/dev/dri/card1", Type: "c", Major: 226, UID: new(uint32(1000)), GID: new(uint32(44)), FileMode: mode(0o660), Origin: origin}
+	with := func(change func(d *edit.Device)) []edit.Device {
 		d := node
 		change(&d)
-		return []edits.Device{d}
+		return []edit.Device{d}
 	}
 	root, user, other := new(uint32), new(uint32(1000)), new(uint32(1001))
 	for name, tc := range map[string]struct {
 		can     Capabilities
-		devices []edits.Device
+		devices []edit.Device
 		refused string
 	}{
-		"owner":                       {Capabilities{UID: user}, with(func(*edits.Device) {}), ""},
-		"root":                        {Capabilities{UID: root}, with(func(d *edits.Device) { d.UID = nil }), ""},
-		"another owner":               {Capabilities{UID: other}, with(func(*edits.Device) {}), "add 44 to supplementalGroups"},
-		"one of two nodes":            {Capabilities{UID: user}, append(with(func(*edits.Device) {}), with(func(d *edits.Device) { d.UID = root })...), "add 44 to supplementalGroups"},
-		"owner has less":              {Capabilities{UID: user}, with(func(d *edits.Device) { d.FileMode = mode(0o460) }), "add 44 to supplementalGroups"},
-		"unknown user":                {Capabilities{}, with(func(*edits.Device) {}), "--feature-flag=no-additional-gids-for-device-nodes"},
-		"user namespace":              {Capabilities{UID: user, UserNS: true}, with(func(*edits.Device) {}), "generate the file without additionalGids"},
+		"owner":                       {Capabilities{UID: user}, with(func(*edit.Device) {}), ""},
+		"root":                        {Capabilities{UID: root}, with(func(d *edit.Device) { d.UID = nil }), ""},
+		"another owner":               {Capabilities{UID: other}, with(func(*edit.Device) {}), "add 44 to supplementalGroups"},
+		"one of two nodes":            {Capabilities{UID: user}, append(with(func(*edit.Device) {}), with(func(d *edit.Device) { d.UID = root })...), "add 44 to supplementalGroups"},
+		"owner has less":              {Capabilities{UID: user}, with(func(d *edit.Device) { d.FileMode = mode(0o460) }), "add 44 to supplementalGroups"},
+		"unknown user":                {Capabilities{}, with(func(*edit.Device) {}), "--feature-flag=no-additional-gids-for-device-nodes"},
+		"user namespace":              {Capabilities{UID: user, UserNS: true}, with(func(*edit.Device) {}), "generate the file without additionalGids"},
 		"no nodes":                    {Capabilities{UID: root}, nil, "generate the file without additionalGids"},
-		"nodes of another file alone": {Capabilities{UID: root}, with(func(d *edits.Device) { d.Origin.File = "/etc/cdi/b.yaml" }), "generate the file without additionalGids"},
+		"nodes of another file alone": {Capabilities{UID: root}, with(func(d *edit.Device) { d.Origin.File = "/etc/cdi/b.yaml" }), "generate the file without additionalGids"},
 	} {
-		set := &edits.Set{Devices: tc.devices, GIDs: []edits.GID{{ID: 44, Origin: origin}}}
+		set := &edit.Set{Devices: tc.devices, GIDs: []edit.GID{{ID: 44, Origin: origin}}}
 		err := Check(set, tc.can, "gpu")
 		reason := tc.can.UnneededGroup(set, &set.GIDs[0])
 		switch {
