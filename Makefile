@@ -4,7 +4,7 @@
 GO      ?= go
 VERSION ?=
 BIN     := bin
-LDFLAGS := -s -w $(if $(VERSION),-X github.com/jackfield/jackfield/internal/version.release=$(VERSION))
+LDFLAGS := -s -w $(if $(VERSION),-X github.com/jackfield/jackfield/internal/base/version.release=$(VERSION))
 
 # The race detector needs a C compiler.
 RACE := $(if $(shell command -v gcc || command -v cc),-race,)

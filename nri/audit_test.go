@@ -12,8 +12,8 @@ import (
 	"github.com/sirupsen/logrus"
 	"golang.org/x/sys/unix"
 
+	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/internal/telemetry"
-	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
 // A FIFO with a reader could be opened: the reader would get the audit lines, or stop reading

@@ -23,13 +23,13 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/internal/diag"
-	"github.com/jackfield/jackfield/internal/linequeue"
-	"github.com/jackfield/jackfield/internal/privilege"
-	"github.com/jackfield/jackfield/internal/version"
+	"github.com/jackfield/jackfield/internal/base/diag"
+	"github.com/jackfield/jackfield/internal/base/linequeue"
+	"github.com/jackfield/jackfield/internal/base/version"
+	"github.com/jackfield/jackfield/internal/host/hostfs"
+	"github.com/jackfield/jackfield/internal/host/privilege"
 	"github.com/jackfield/jackfield/pkg/cdiregistry"
 	"github.com/jackfield/jackfield/pkg/config"
-	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
 // Command returns the command jackfield-nri. The plugin stops when the context of its execution

@@ -20,12 +20,12 @@ import (
 	"github.com/containerd/ttrpc"
 	"github.com/sirupsen/logrus"
 
-	"github.com/jackfield/jackfield/internal/deadline"
-	"github.com/jackfield/jackfield/internal/diag"
-	"github.com/jackfield/jackfield/internal/fswatch"
+	"github.com/jackfield/jackfield/internal/base/deadline"
+	"github.com/jackfield/jackfield/internal/base/diag"
+	"github.com/jackfield/jackfield/internal/host/hostfs"
+	"github.com/jackfield/jackfield/internal/host/watch"
 	"github.com/jackfield/jackfield/internal/status"
 	"github.com/jackfield/jackfield/pkg/apply/nri/capability"
-	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
 // A container that is created while the plugin is not connected comes up without its devices.

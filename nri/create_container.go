@@ -11,8 +11,8 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/containerd/nri/pkg/api"
 
-	"github.com/jackfield/jackfield/internal/deadline"
-	"github.com/jackfield/jackfield/internal/diag"
+	"github.com/jackfield/jackfield/internal/base/deadline"
+	"github.com/jackfield/jackfield/internal/base/diag"
 	"github.com/jackfield/jackfield/internal/telemetry"
 	nriapply "github.com/jackfield/jackfield/pkg/apply/nri"
 	"github.com/jackfield/jackfield/pkg/apply/nri/capability"

@@ -14,7 +14,7 @@ import (
 	"github.com/containerd/nri/pkg/api"
 	"github.com/sirupsen/logrus"
 
-	"github.com/jackfield/jackfield/internal/deadline"
+	"github.com/jackfield/jackfield/internal/base/deadline"
 	"github.com/jackfield/jackfield/internal/telemetry"
 	"github.com/jackfield/jackfield/pkg/apply/nri/capability"
 	"github.com/jackfield/jackfield/pkg/resolve"

@@ -10,7 +10,7 @@ import (
 
 	"github.com/containerd/nri/pkg/api"
 
-	"github.com/jackfield/jackfield/internal/busytest"
+	"github.com/jackfield/jackfield/internal/base/busytest"
 )
 
 // A container that was created with the plugin, when no rule was for its network, is not missed: a rule that

@@ -14,8 +14,8 @@ import (
 
 	"github.com/containerd/errdefs"
 
-	"github.com/jackfield/jackfield/internal/deadline"
-	"github.com/jackfield/jackfield/internal/dircheck"
+	"github.com/jackfield/jackfield/internal/base/deadline"
+	"github.com/jackfield/jackfield/internal/host/dircheck"
 	"github.com/jackfield/jackfield/internal/status"
 	"github.com/jackfield/jackfield/internal/telemetry"
 	"github.com/jackfield/jackfield/pkg/config"

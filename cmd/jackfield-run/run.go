@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/internal/version"
+	"github.com/jackfield/jackfield/internal/base/version"
 	"github.com/jackfield/jackfield/pkg/devices"
 )
 

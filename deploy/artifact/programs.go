@@ -37,13 +37,13 @@ func (b Build) Build(ctx context.Context, goos, goarch, packages, dir string) er
 	return nil
 }
 
-// linkerFlags set the variables of internal/version. Go's own stamp of the checkout depends on how it was
+// linkerFlags set the variables of internal/base/version. Go's own stamp of the checkout depends on how it was
 // fetched, so it is off.
 func (b Build) linkerFlags() string {
 	flags := []string{"-s", "-w"}
 	set := func(name, value string) {
 		if value != "" {
-			flags = append(flags, "-X", "github.com/jackfield/jackfield/internal/version."+name+"="+value)
+			flags = append(flags, "-X", "github.com/jackfield/jackfield/internal/base/version."+name+"="+value)
 		}
 	}
 	set("release", b.Version)

@@ -11,8 +11,8 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/containernetworking/cni/pkg/types"
 
-	"github.com/jackfield/jackfield/internal/diag"
-	"github.com/jackfield/jackfield/internal/trust"
+	"github.com/jackfield/jackfield/internal/base/diag"
+	"github.com/jackfield/jackfield/internal/host/trust"
 )
 
 // Errors have the codes of the CNI specification (§5, Error). Codes from 100 are Jackfield's own.

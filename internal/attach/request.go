@@ -10,11 +10,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackfield/jackfield/internal/diag"
-	"github.com/jackfield/jackfield/internal/quantity"
+	"github.com/jackfield/jackfield/internal/base/diag"
+	"github.com/jackfield/jackfield/internal/base/quantity"
+	"github.com/jackfield/jackfield/internal/host/hostfs"
+	"github.com/jackfield/jackfield/internal/host/sysfs"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
-	"github.com/jackfield/jackfield/pkg/hostfs"
-	"github.com/jackfield/jackfield/pkg/sysfs"
 )
 
 // Device is the device of an attachment: the keys of the device-info map of its type (Device Information

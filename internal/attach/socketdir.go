@@ -15,13 +15,13 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
+	"github.com/jackfield/jackfield/internal/base/diag"
 	"github.com/jackfield/jackfield/internal/claims"
 	"github.com/jackfield/jackfield/internal/cnirecord"
-	"github.com/jackfield/jackfield/internal/diag"
+	"github.com/jackfield/jackfield/internal/host/hostfs"
+	"github.com/jackfield/jackfield/internal/host/trust"
 	"github.com/jackfield/jackfield/internal/socketdir"
-	"github.com/jackfield/jackfield/internal/trust"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
-	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
 // dirInContainer has a container's sockets, as net/<ifName>/<file>.

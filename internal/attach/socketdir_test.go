@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/jackfield/jackfield/internal/claims"
-	"github.com/jackfield/jackfield/pkg/hostfs"
+	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 
 // The name of an attachment's directory is one element, whatever a record says.

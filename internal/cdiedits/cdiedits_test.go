@@ -12,8 +12,8 @@ import (
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/jackfield/jackfield/internal/cdiedits"
+	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/pkg/edits"
-	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
 // newHost returns a host root with /fifo and the program /bin/hook.

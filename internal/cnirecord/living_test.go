@@ -8,8 +8,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
-	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
 func TestLivingListsContainersWhoseRuntimeHasNotEndedThem(t *testing.T) {

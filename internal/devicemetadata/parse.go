@@ -10,9 +10,9 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/jackfield/jackfield/internal/diag"
-	"github.com/jackfield/jackfield/internal/jsontree"
-	"github.com/jackfield/jackfield/pkg/hostfs"
+	"github.com/jackfield/jackfield/internal/base/diag"
+	"github.com/jackfield/jackfield/internal/base/jsontree"
+	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 
 // Metadata is the content of one file: metadata.resource.k8s.io DeviceMetadata, v1beta1 and

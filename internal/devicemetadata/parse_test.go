@@ -10,8 +10,8 @@ import (
 
 	"github.com/containerd/errdefs"
 
+	"github.com/jackfield/jackfield/internal/base/diag"
 	"github.com/jackfield/jackfield/internal/devicemetadata"
-	"github.com/jackfield/jackfield/internal/diag"
 )
 
 // object returns an object of one device. Empty parts are left out.

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/jackfield/jackfield/internal/attach"
+	"github.com/jackfield/jackfield/internal/base/diag"
 	"github.com/jackfield/jackfield/internal/cnirecord"
-	"github.com/jackfield/jackfield/internal/diag"
 )
 
 // sweepTimeout bounds the work on attachments of removed sandboxes.

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/jackfield/jackfield/internal/cnirecord"
+	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/pkg/config"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
-	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
 // doctor reports the attachments of removed sandboxes and removes them with Fix. Without a runtime's list, only those of

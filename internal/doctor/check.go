@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/jackfield/jackfield/internal/deadline"
+	"github.com/jackfield/jackfield/internal/base/deadline"
 )
 
 const (

@@ -5,7 +5,7 @@ package doctor
 import (
 	"path"
 
-	"github.com/jackfield/jackfield/internal/diag"
+	"github.com/jackfield/jackfield/internal/base/diag"
 	"github.com/jackfield/jackfield/internal/runtimeconfig"
 	"github.com/jackfield/jackfield/internal/validate"
 )

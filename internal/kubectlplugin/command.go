@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/jackfield/jackfield/internal/version"
+	"github.com/jackfield/jackfield/internal/base/version"
 )
 
 // Exit statuses, as those of jackfield.

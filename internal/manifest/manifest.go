@@ -12,7 +12,7 @@ import (
 
 	"github.com/containerd/errdefs"
 
-	"github.com/jackfield/jackfield/internal/diag"
+	"github.com/jackfield/jackfield/internal/base/diag"
 )
 
 // Limits on a manifest. The API server accepts a smaller size.

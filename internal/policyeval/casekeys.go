@@ -10,7 +10,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/jackfield/jackfield/internal/diag"
+	"github.com/jackfield/jackfield/internal/base/diag"
 )
 
 // findUnknownKey returns the first key of a file of cases that no case has, or nil. JSON that is not YAML is for the decoder.

@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/pkg/config"
-	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
 // maxPasswd bounds /etc/passwd, in bytes.

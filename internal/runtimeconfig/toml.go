@@ -11,7 +11,7 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/pelletier/go-toml/v2/unstable"
 
-	"github.com/jackfield/jackfield/internal/diag"
+	"github.com/jackfield/jackfield/internal/base/diag"
 )
 
 // Setting is a key of a configuration file and its value, or the header of a table. The zero value stands for

@@ -11,10 +11,10 @@ import (
 
 	"github.com/containerd/errdefs"
 
-	"github.com/jackfield/jackfield/internal/diag"
+	"github.com/jackfield/jackfield/internal/base/diag"
+	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/internal/manifest"
 	"github.com/jackfield/jackfield/pkg/cni"
-	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
 // checkNetwork checks a CNI configuration file, of one plugin or of a list, as jackfield-cni does. Other plugins' keys are

@@ -9,9 +9,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/jackfield/jackfield/internal/diag"
-	"github.com/jackfield/jackfield/internal/glob"
-	"github.com/jackfield/jackfield/internal/reserved"
+	"github.com/jackfield/jackfield/internal/base/diag"
+	"github.com/jackfield/jackfield/internal/base/glob"
+	"github.com/jackfield/jackfield/internal/base/reserved"
 	"github.com/jackfield/jackfield/internal/vswitchdriver"
 	"github.com/jackfield/jackfield/pkg/config"
 )

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/pkg/config"
-	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
 func TestProgramOfDriverMustBeExecutable(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 
 	"tags.cncf.io/container-device-interface/pkg/parser"
 
-	"github.com/jackfield/jackfield/internal/diag"
-	"github.com/jackfield/jackfield/internal/kubename"
+	"github.com/jackfield/jackfield/internal/base/diag"
+	"github.com/jackfield/jackfield/internal/base/name"
 )
 
 const (

@@ -10,7 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/internal/diag"
+	"github.com/jackfield/jackfield/internal/base/diag"
 )
 
 // injectorDomains are the domains of the annotations of NRI's sample plugin device-injector: the

@@ -5,7 +5,7 @@ package annotation
 import (
 	"strings"
 
-	"github.com/jackfield/jackfield/internal/diag"
+	"github.com/jackfield/jackfield/internal/base/diag"
 )
 
 // The annotation keys.

@@ -5,7 +5,7 @@ package annotation
 import (
 	"strings"
 
-	"github.com/jackfield/jackfield/internal/kubename"
+	"github.com/jackfield/jackfield/internal/base/name"
 )
 
 const (

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/jackfield/jackfield/internal/diag"
+	"github.com/jackfield/jackfield/internal/base/diag"
 )
 
 // allocatedDevices returns the devices of the container that belong to no network.

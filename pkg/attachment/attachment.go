@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
-	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
 // NetworksAnnotation holds the pod's networks (Multi-Network CRD specification). Only names

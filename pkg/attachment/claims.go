@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/jackfield/jackfield/internal/base/diag"
 	"github.com/jackfield/jackfield/internal/devicemetadata"
-	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 	"github.com/jackfield/jackfield/pkg/podresources/allocation"
 )

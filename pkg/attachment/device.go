@@ -5,7 +5,7 @@ package attachment
 import (
 	"slices"
 
-	"github.com/jackfield/jackfield/internal/diag"
+	"github.com/jackfield/jackfield/internal/base/diag"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
 

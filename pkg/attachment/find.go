@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/jackfield/jackfield/internal/diag"
+	"github.com/jackfield/jackfield/internal/base/diag"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
 

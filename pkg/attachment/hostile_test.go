@@ -13,7 +13,7 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/internal/busytest"
+	"github.com/jackfield/jackfield/internal/base/busytest"
 )
 
 // hostileFiles are file types and contents in place of a valid file.

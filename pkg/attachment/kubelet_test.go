@@ -13,7 +13,7 @@ import (
 
 	"github.com/containerd/errdefs"
 
-	"github.com/jackfield/jackfield/internal/busytest"
+	"github.com/jackfield/jackfield/internal/base/busytest"
 )
 
 // No call waits longer than a second, or than half of its remaining time.

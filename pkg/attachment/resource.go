@@ -10,7 +10,7 @@ import (
 
 	"github.com/containerd/errdefs"
 
-	"github.com/jackfield/jackfield/internal/diag"
+	"github.com/jackfield/jackfield/internal/base/diag"
 	"github.com/jackfield/jackfield/pkg/podresources/allocation"
 )
 

@@ -12,8 +12,8 @@ import (
 	"go.yaml.in/yaml/v3"
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
-	"github.com/jackfield/jackfield/internal/diag"
-	"github.com/jackfield/jackfield/internal/jsontree"
+	"github.com/jackfield/jackfield/internal/base/diag"
+	"github.com/jackfield/jackfield/internal/base/jsontree"
 )
 
 // fieldNames are the names in JSON of the fields of each struct in a specs.Spec.

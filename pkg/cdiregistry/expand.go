@@ -10,7 +10,7 @@ import (
 	"github.com/containerd/errdefs"
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
-	"github.com/jackfield/jackfield/internal/kubename"
+	"github.com/jackfield/jackfield/internal/base/name"
 )
 
 // Expand returns what "kind=all" stands for: the device named "all" where there is one,

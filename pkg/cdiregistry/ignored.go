@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/jackfield/jackfield/pkg/hostfs"
+	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 
 // maxIgnored bounds the files that one search for ignored files reads.

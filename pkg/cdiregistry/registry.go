@@ -12,9 +12,9 @@ import (
 
 	"github.com/containerd/errdefs"
 
-	"github.com/jackfield/jackfield/internal/fswatch"
-	"github.com/jackfield/jackfield/internal/trust"
-	"github.com/jackfield/jackfield/pkg/hostfs"
+	"github.com/jackfield/jackfield/internal/host/hostfs"
+	"github.com/jackfield/jackfield/internal/host/trust"
+	"github.com/jackfield/jackfield/internal/host/watch"
 )
 
 // Registry keeps the spec files of some directories as they are on disk. It has no

@@ -10,9 +10,9 @@ import (
 
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
-	"github.com/jackfield/jackfield/internal/jsontree"
-	"github.com/jackfield/jackfield/internal/mountopt"
-	"github.com/jackfield/jackfield/pkg/hostfs"
+	"github.com/jackfield/jackfield/internal/base/jsontree"
+	"github.com/jackfield/jackfield/internal/base/mountopt"
+	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 
 var hookNames = []string{"prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop"}

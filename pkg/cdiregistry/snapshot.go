@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackfield/jackfield/internal/diag"
-	"github.com/jackfield/jackfield/pkg/hostfs"
+	"github.com/jackfield/jackfield/internal/base/diag"
+	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 
 // Snapshot is an immutable view of the spec files. It may be kept, and used by any number of

@@ -10,8 +10,8 @@ import (
 	"github.com/containerd/errdefs"
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
-	"github.com/jackfield/jackfield/internal/diag"
-	"github.com/jackfield/jackfield/pkg/hostfs"
+	"github.com/jackfield/jackfield/internal/base/diag"
+	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 
 // Validate returns what is wrong with the text of a spec file, and nothing for a valid spec.

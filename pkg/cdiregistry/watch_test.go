@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackfield/jackfield/internal/fswatch"
-	"github.com/jackfield/jackfield/pkg/hostfs"
+	"github.com/jackfield/jackfield/internal/host/hostfs"
+	"github.com/jackfield/jackfield/internal/host/watch"
 )
 
 func placeFile(t *testing.T, dir, name, device string) {

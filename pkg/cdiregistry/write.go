@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
-	"github.com/jackfield/jackfield/pkg/hostfs"
+	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 
 // WriteSpec validates a spec, writes it into dir and returns the file's host path. It creates dir

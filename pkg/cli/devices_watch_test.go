@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackfield/jackfield/internal/busytest"
+	"github.com/jackfield/jackfield/internal/base/busytest"
 )
 
 // Each change is printed as one line; an interrupt ends the command with status 0.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/jackfield/jackfield/internal/diag"
+	"github.com/jackfield/jackfield/internal/base/diag"
 	"github.com/jackfield/jackfield/internal/doctor"
 	"github.com/jackfield/jackfield/internal/runtimeconfig"
 	"github.com/jackfield/jackfield/pkg/cdiregistry"

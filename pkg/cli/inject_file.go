@@ -14,8 +14,8 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/internal/trust"
-	"github.com/jackfield/jackfield/pkg/hostfs"
+	"github.com/jackfield/jackfield/internal/host/hostfs"
+	"github.com/jackfield/jackfield/internal/host/trust"
 )
 
 // maxSpec is the largest config.json that is read, in bytes. Those of Kubernetes have about 20,000.

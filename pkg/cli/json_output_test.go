@@ -16,12 +16,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/jackfield/jackfield/internal/diag"
+	"github.com/jackfield/jackfield/internal/base/diag"
+	"github.com/jackfield/jackfield/internal/base/version"
 	"github.com/jackfield/jackfield/internal/doctor"
 	"github.com/jackfield/jackfield/internal/explain"
 	"github.com/jackfield/jackfield/internal/policyeval"
 	"github.com/jackfield/jackfield/internal/status"
-	"github.com/jackfield/jackfield/internal/version"
 	"github.com/jackfield/jackfield/pkg/edits"
 	"github.com/jackfield/jackfield/pkg/policy"
 	"github.com/jackfield/jackfield/pkg/resolve"

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/jackfield/jackfield/internal/diag"
+	"github.com/jackfield/jackfield/internal/base/diag"
 	"github.com/jackfield/jackfield/internal/manifest"
 	"github.com/jackfield/jackfield/internal/policyeval"
 	"github.com/jackfield/jackfield/pkg/policy"

@@ -8,7 +8,7 @@ import (
 	"regexp"
 	"time"
 
-	"github.com/jackfield/jackfield/pkg/hostfs"
+	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 
 // versionTimeout bounds how long a runtime may take to print its version.

@@ -16,7 +16,7 @@ import (
 	"go.yaml.in/yaml/v3"
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/internal/busytest"
+	"github.com/jackfield/jackfield/internal/base/busytest"
 	"github.com/jackfield/jackfield/internal/doctor"
 	"github.com/jackfield/jackfield/internal/status"
 )

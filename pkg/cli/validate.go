@@ -9,7 +9,7 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/spf13/cobra"
 
-	"github.com/jackfield/jackfield/internal/diag"
+	"github.com/jackfield/jackfield/internal/base/diag"
 	"github.com/jackfield/jackfield/internal/validate"
 	"github.com/jackfield/jackfield/pkg/cdiregistry"
 )

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/jackfield/jackfield/internal/attach"
-	"github.com/jackfield/jackfield/internal/sysfstest"
+	"github.com/jackfield/jackfield/internal/host/sysfstest"
 )
 
 // hardware is a node with a virtual function and vDPA devices below another.

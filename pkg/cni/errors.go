@@ -11,8 +11,8 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/jackfield/jackfield/internal/attach"
-	"github.com/jackfield/jackfield/internal/diag"
-	"github.com/jackfield/jackfield/internal/jsontree"
+	"github.com/jackfield/jackfield/internal/base/diag"
+	"github.com/jackfield/jackfield/internal/base/jsontree"
 )
 
 // The error codes of the specification (§5, Error). Codes from 100 are the plugin's own.

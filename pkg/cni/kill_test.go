@@ -16,8 +16,8 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/jackfield/jackfield/internal/attach"
-	"github.com/jackfield/jackfield/internal/busytest"
-	"github.com/jackfield/jackfield/pkg/hostfs"
+	"github.com/jackfield/jackfield/internal/base/busytest"
+	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 
 // killVar names, in the environment of a process that is to be killed, the host

@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"github.com/jackfield/jackfield/internal/attach"
-	"github.com/jackfield/jackfield/internal/diag"
-	"github.com/jackfield/jackfield/internal/jsontree"
+	"github.com/jackfield/jackfield/internal/base/diag"
+	"github.com/jackfield/jackfield/internal/base/jsontree"
 	"github.com/jackfield/jackfield/pkg/policy"
 )
 

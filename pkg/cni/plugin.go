@@ -19,10 +19,10 @@ import (
 	"github.com/containernetworking/cni/pkg/version"
 
 	"github.com/jackfield/jackfield/internal/attach"
-	"github.com/jackfield/jackfield/internal/diag"
-	"github.com/jackfield/jackfield/internal/jsontree"
-	buildinfo "github.com/jackfield/jackfield/internal/version"
-	"github.com/jackfield/jackfield/pkg/hostfs"
+	"github.com/jackfield/jackfield/internal/base/diag"
+	"github.com/jackfield/jackfield/internal/base/jsontree"
+	buildinfo "github.com/jackfield/jackfield/internal/base/version"
+	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 
 // maxConf bounds the network configuration, which contains a previous result of any length.

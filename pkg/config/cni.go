@@ -7,9 +7,9 @@ import (
 	"path"
 	"slices"
 
-	"github.com/jackfield/jackfield/internal/glob"
-	"github.com/jackfield/jackfield/internal/quantity"
-	"github.com/jackfield/jackfield/internal/reserved"
+	"github.com/jackfield/jackfield/internal/base/glob"
+	"github.com/jackfield/jackfield/internal/base/quantity"
+	"github.com/jackfield/jackfield/internal/base/reserved"
 )
 
 // CNI lists the values that a CNI network can choose for its location keys. The author of a network is not trusted, so

@@ -9,7 +9,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/jackfield/jackfield/internal/quantity"
+	"github.com/jackfield/jackfield/internal/base/quantity"
 	"github.com/jackfield/jackfield/pkg/policy"
 )
 

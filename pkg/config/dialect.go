@@ -7,7 +7,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/jackfield/jackfield/internal/glob"
+	"github.com/jackfield/jackfield/internal/base/glob"
 )
 
 // Side is a side of the boundary between the host and the container.

@@ -9,10 +9,10 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/jackfield/jackfield/internal/diag"
-	"github.com/jackfield/jackfield/internal/kubename"
-	"github.com/jackfield/jackfield/internal/reserved"
-	"github.com/jackfield/jackfield/pkg/hostfs"
+	"github.com/jackfield/jackfield/internal/base/diag"
+	"github.com/jackfield/jackfield/internal/base/name"
+	"github.com/jackfield/jackfield/internal/base/reserved"
+	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 
 // NamedSocket is a socket of the host that a container requests by its name.

@@ -12,11 +12,11 @@ import (
 
 	"tags.cncf.io/container-device-interface/pkg/parser"
 
-	"github.com/jackfield/jackfield/internal/diag"
-	"github.com/jackfield/jackfield/internal/glob"
-	"github.com/jackfield/jackfield/internal/quantity"
-	"github.com/jackfield/jackfield/internal/reserved"
-	"github.com/jackfield/jackfield/pkg/hostfs"
+	"github.com/jackfield/jackfield/internal/base/diag"
+	"github.com/jackfield/jackfield/internal/base/glob"
+	"github.com/jackfield/jackfield/internal/base/quantity"
+	"github.com/jackfield/jackfield/internal/base/reserved"
+	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 
 // The functions in this file return why a value is invalid, or "". So [cmp.Or] of several rules is the first broken one.

@@ -11,7 +11,7 @@ import (
 	"github.com/containerd/errdefs"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/jackfield/jackfield/internal/diag"
+	"github.com/jackfield/jackfield/internal/base/diag"
 	"github.com/jackfield/jackfield/pkg/policy"
 )
 

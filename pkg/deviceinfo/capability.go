@@ -9,7 +9,7 @@ import (
 
 	"github.com/containerd/errdefs"
 
-	"github.com/jackfield/jackfield/internal/jsontree"
+	"github.com/jackfield/jackfield/internal/base/jsontree"
 )
 
 // CapabilityKey is the CNI capability by which a plugin learns the path of the

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/jackfield/jackfield/pkg/hostfs"
+	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 
 // DevicePluginDir is the directory of device plugin files (§4.1). The zero value is

@@ -8,8 +8,8 @@ import (
 	"log"
 	"os"
 
+	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
-	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
 // newRoot returns a temporary tree as the host's root, for which programs use

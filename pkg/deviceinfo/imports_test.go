@@ -13,13 +13,13 @@ func TestLibraryHasFewDependencies(t *testing.T) {
 	out, err := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", ".").Output()
 	must(t, err)
 	allowed := map[string]bool{
-		"github.com/jackfield/jackfield/pkg/deviceinfo":    true,
-		"github.com/jackfield/jackfield/pkg/hostfs":        true,
-		"github.com/jackfield/jackfield/internal/diag":     true,
-		"github.com/jackfield/jackfield/internal/jsontree": true,
-		"github.com/jackfield/jackfield/internal/fswatch":  true,
-		"github.com/containerd/errdefs":                    true,
-		"golang.org/x/sys/unix":                            true,
+		"github.com/jackfield/jackfield/pkg/deviceinfo":         true,
+		"github.com/jackfield/jackfield/internal/host/hostfs":   true,
+		"github.com/jackfield/jackfield/internal/base/diag":     true,
+		"github.com/jackfield/jackfield/internal/base/jsontree": true,
+		"github.com/jackfield/jackfield/internal/host/watch":    true,
+		"github.com/containerd/errdefs":                         true,
+		"golang.org/x/sys/unix":                                 true,
 	}
 	for _, p := range strings.Fields(string(out)) {
 		if !allowed[p] {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/containerd/errdefs"
 
-	"github.com/jackfield/jackfield/internal/jsontree"
+	"github.com/jackfield/jackfield/internal/base/jsontree"
 )
 
 // NetworkStatusAnnotation is the annotation that holds a list of [NetworkStatus] (§6). A

@@ -5,9 +5,9 @@ package deviceinfo
 import (
 	"fmt"
 
-	"github.com/jackfield/jackfield/internal/diag"
-	"github.com/jackfield/jackfield/internal/jsontree"
-	"github.com/jackfield/jackfield/pkg/hostfs"
+	"github.com/jackfield/jackfield/internal/base/diag"
+	"github.com/jackfield/jackfield/internal/base/jsontree"
+	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 
 // ParseOptions make a reader stricter than writers in the field need. The zero value is

@@ -15,8 +15,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/internal/busytest"
-	"github.com/jackfield/jackfield/pkg/hostfs"
+	"github.com/jackfield/jackfield/internal/base/busytest"
+	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 
 // newTestNode returns the root of a host with a CNI directory behind the symlink

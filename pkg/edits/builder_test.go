@@ -13,7 +13,7 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/jackfield/jackfield/internal/busytest"
+	"github.com/jackfield/jackfield/internal/base/busytest"
 )
 
 func cdi(req string) Origin { return Origin{Source: CDI, Request: req, File: "/etc/cdi/x.json"} }

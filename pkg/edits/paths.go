@@ -6,7 +6,7 @@ import (
 	"path"
 	"strings"
 
-	"github.com/jackfield/jackfield/internal/reserved"
+	"github.com/jackfield/jackfield/internal/base/reserved"
 )
 
 // Clean returns the spelling of a container path that [SameContainerPath] compares: absolute,

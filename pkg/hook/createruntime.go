@@ -13,11 +13,11 @@ import (
 	"github.com/containerd/errdefs"
 	rspec "github.com/opencontainers/runtime-spec/specs-go"
 
-	"github.com/jackfield/jackfield/internal/diag"
+	"github.com/jackfield/jackfield/internal/base/diag"
+	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/pkg/apply/live"
 	"github.com/jackfield/jackfield/pkg/config"
 	"github.com/jackfield/jackfield/pkg/edits"
-	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
 // createRuntime handles the stages createRuntime and prestart. The container has its namespaces, and

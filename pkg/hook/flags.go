@@ -9,7 +9,7 @@ import (
 	"io"
 	"slices"
 
-	"github.com/jackfield/jackfield/internal/version"
+	"github.com/jackfield/jackfield/internal/base/version"
 )
 
 const usage = `jackfield-hook is an OCI hook. The runtime describes a container on standard input. The

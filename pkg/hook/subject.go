@@ -10,10 +10,10 @@ import (
 	"github.com/containerd/errdefs"
 	rspec "github.com/opencontainers/runtime-spec/specs-go"
 
-	"github.com/jackfield/jackfield/internal/jsontree"
+	"github.com/jackfield/jackfield/internal/base/jsontree"
+	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/pkg/annotation"
 	"github.com/jackfield/jackfield/pkg/apply/oci"
-	"github.com/jackfield/jackfield/pkg/hostfs"
 	"github.com/jackfield/jackfield/pkg/resolve"
 )
 

@@ -11,10 +11,10 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/internal/diag"
-	"github.com/jackfield/jackfield/internal/jsontree"
-	"github.com/jackfield/jackfield/internal/trust"
-	"github.com/jackfield/jackfield/pkg/hostfs"
+	"github.com/jackfield/jackfield/internal/base/diag"
+	"github.com/jackfield/jackfield/internal/base/jsontree"
+	"github.com/jackfield/jackfield/internal/host/hostfs"
+	"github.com/jackfield/jackfield/internal/host/trust"
 )
 
 // maxNames bounds the names in one directory, maxFiles the hook files among them.

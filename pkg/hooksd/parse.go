@@ -17,8 +17,8 @@ import (
 	old "go.podman.io/common/pkg/hooks/0.1.0"
 	hooks "go.podman.io/common/pkg/hooks/1.0.0"
 
-	"github.com/jackfield/jackfield/internal/diag"
-	"github.com/jackfield/jackfield/internal/jsontree"
+	"github.com/jackfield/jackfield/internal/base/diag"
+	"github.com/jackfield/jackfield/internal/base/jsontree"
 	"github.com/jackfield/jackfield/pkg/hooksd/ocihook"
 )
 

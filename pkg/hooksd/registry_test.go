@@ -14,9 +14,9 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/internal/busytest"
+	"github.com/jackfield/jackfield/internal/base/busytest"
+	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/pkg/hooksd/ocihook"
-	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
 // tree is a host root with a program and two hooks.d directories.

@@ -5,7 +5,7 @@ package hooksd
 import (
 	"strings"
 
-	"github.com/jackfield/jackfield/internal/jsontree"
+	"github.com/jackfield/jackfield/internal/base/jsontree"
 )
 
 // schema has the types of the values of a hook file (oci-hooks(5), schema 1.0.0), as in [jsonTypeName].

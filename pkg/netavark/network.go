@@ -13,9 +13,9 @@ import (
 	"github.com/containernetworking/cni/pkg/utils"
 
 	"github.com/jackfield/jackfield/internal/attach"
+	"github.com/jackfield/jackfield/internal/base/diag"
+	"github.com/jackfield/jackfield/internal/base/jsontree"
 	"github.com/jackfield/jackfield/internal/cnirecord"
-	"github.com/jackfield/jackfield/internal/diag"
-	"github.com/jackfield/jackfield/internal/jsontree"
 )
 
 // network is a network of Podman, with the keys that this plugin uses. Podman may add others.

@@ -16,13 +16,13 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/jackfield/jackfield/internal/attach"
+	"github.com/jackfield/jackfield/internal/base/diag"
+	buildinfo "github.com/jackfield/jackfield/internal/base/version"
 	"github.com/jackfield/jackfield/internal/claims"
 	"github.com/jackfield/jackfield/internal/cnirecord"
-	"github.com/jackfield/jackfield/internal/diag"
+	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/internal/rootless"
-	buildinfo "github.com/jackfield/jackfield/internal/version"
 	"github.com/jackfield/jackfield/pkg/config"
-	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
 const (

@@ -14,8 +14,8 @@ import (
 	"testing"
 
 	"github.com/jackfield/jackfield/internal/attach"
+	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/pkg/cni"
-	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
 // The ID of a container of Podman, and the network namespace that Podman creates for it.

@@ -9,7 +9,7 @@
 // that has one name for each "-" in it.
 //
 // The package compares names only. Opening a path so that it stays beneath its root is up to the
-// code that opens it (pkg/hostfs).
+// code that opens it (internal/host/hostfs).
 //
 // The rules are described in docs/reference/policy.md.
 package policy

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/jackfield/jackfield/internal/diag"
+	"github.com/jackfield/jackfield/internal/base/diag"
 )
 
 // Mode says what happens to a refusal.

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/jackfield/jackfield/internal/diag"
-	"github.com/jackfield/jackfield/internal/glob"
+	"github.com/jackfield/jackfield/internal/base/diag"
+	"github.com/jackfield/jackfield/internal/base/glob"
 )
 
 // Rule grants or denies its subjects what it lists, and limits how much of it they get.

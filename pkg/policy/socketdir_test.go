@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/jackfield/jackfield/internal/glob"
+	"github.com/jackfield/jackfield/internal/base/glob"
 )
 
 func TestPatternCoversWholeDirectory(t *testing.T) {

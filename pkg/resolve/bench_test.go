@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/pkg/config"
-	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
 // BenchmarkResolve measures the engine without an adapter: for a container with four CDI devices and two sockets, and

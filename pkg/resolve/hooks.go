@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/jackfield/jackfield/internal/mountopt"
+	"github.com/jackfield/jackfield/internal/base/mountopt"
 	"github.com/jackfield/jackfield/pkg/edits"
 	"github.com/jackfield/jackfield/pkg/hooksd/ocihook"
 )

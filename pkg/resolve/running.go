@@ -10,11 +10,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/jackfield/jackfield/internal/host/sysfs"
 	"github.com/jackfield/jackfield/pkg/annotation"
 	"github.com/jackfield/jackfield/pkg/attachment"
 	"github.com/jackfield/jackfield/pkg/devices"
 	"github.com/jackfield/jackfield/pkg/edits"
-	"github.com/jackfield/jackfield/pkg/sysfs"
 )
 
 // ResolveRunning works out what a running container gets now of its sandbox's networks: networks

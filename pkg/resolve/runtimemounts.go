@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/jackfield/jackfield/internal/mountopt"
+	"github.com/jackfield/jackfield/internal/base/mountopt"
 	"github.com/jackfield/jackfield/pkg/edits"
 )
 

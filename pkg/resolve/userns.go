@@ -9,7 +9,7 @@ import (
 
 	"github.com/containerd/errdefs"
 
-	"github.com/jackfield/jackfield/pkg/hostfs"
+	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 
 // UserNS is a container's user namespace, which maps its users to other users of the host.

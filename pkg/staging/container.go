@@ -11,8 +11,8 @@ import (
 
 	"github.com/containerd/errdefs"
 
+	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/pkg/edits"
-	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
 // validateContainer refuses paths that lead out of the staging directory.

@@ -19,10 +19,10 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/internal/busytest"
+	"github.com/jackfield/jackfield/internal/base/busytest"
 	"github.com/jackfield/jackfield/internal/claims"
+	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/pkg/edits"
-	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
 // leaderless names the variable with which this program is a process whose first thread has ended, while

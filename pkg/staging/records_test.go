@@ -6,8 +6,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/pkg/edits"
-	"github.com/jackfield/jackfield/pkg/hostfs"
 	"github.com/jackfield/jackfield/pkg/staging"
 )
 

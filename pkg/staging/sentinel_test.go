@@ -8,8 +8,8 @@ import (
 
 	"github.com/containerd/errdefs"
 
+	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/pkg/edits"
-	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
 // The reason why mounts are not used is errdefs.ErrFailedPrecondition, and its text does not

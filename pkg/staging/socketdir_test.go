@@ -18,7 +18,7 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/internal/busytest"
+	"github.com/jackfield/jackfield/internal/base/busytest"
 	"github.com/jackfield/jackfield/internal/claims"
 	"github.com/jackfield/jackfield/pkg/edits"
 )

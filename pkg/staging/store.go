@@ -13,10 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/internal/claims"
-	"github.com/jackfield/jackfield/internal/fswatch"
-	"github.com/jackfield/jackfield/internal/trust"
+	"github.com/jackfield/jackfield/internal/host/hostfs"
+	"github.com/jackfield/jackfield/internal/host/trust"
+	"github.com/jackfield/jackfield/internal/host/watch"
 	"github.com/jackfield/jackfield/pkg/edits"
-	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
 // Any user in a container can read what is mounted into it. Other users of the host cannot

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/jackfield/jackfield/internal/fswatch"
+	"github.com/jackfield/jackfield/internal/host/watch"
 	"github.com/jackfield/jackfield/pkg/edits"
 )
 

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/internal/deadline"
+	"github.com/jackfield/jackfield/internal/base/deadline"
 )
 
 // dialPause is between two attempts to connect while the listen queue is full. VPP's has five places.

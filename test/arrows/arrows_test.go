@@ -27,43 +27,43 @@ type pkg struct {
 
 // leaves are packages that import only the floor and the packages that are listed here.
 var leaves = map[string][]string{
-	"pkg/hostfs":                  nil,
-	"internal/diag":               nil,
+	"internal/host/hostfs":        nil,
+	"internal/base/diag":          nil,
 	"pkg/edits":                   nil,
-	"internal/version":            nil,
+	"internal/base/version":       nil,
 	"deploy/artifact":             nil,
 	"deploy/image":                {"deploy/artifact"},
-	"internal/busytest":           nil,
-	"internal/telemetry":          {"internal/dircheck", "internal/status", "pkg/cdiregistry"},
-	"internal/httpserver":         nil,
-	"internal/linequeue":          nil,
-	"internal/privilege":          nil,
-	"internal/filewatch":          nil,
-	"internal/dircheck":           {"pkg/config"},
+	"internal/base/busytest":      nil,
+	"internal/telemetry":          {"internal/host/dircheck", "internal/status", "pkg/cdiregistry"},
+	"internal/host/httpserver":    nil,
+	"internal/base/linequeue":     nil,
+	"internal/host/privilege":     nil,
+	"internal/host/filewatch":     nil,
+	"internal/host/dircheck":      {"pkg/config"},
 	"pkg/annotation":              nil,
 	"pkg/deviceinfo":              nil,
 	"pkg/devices":                 nil,
 	"pkg/cdiregistry":             nil,
 	"pkg/cdi":                     {"internal/cdiedits", "pkg/apply/oci", "pkg/cdiregistry", "pkg/edits"},
 	"internal/cdiedits":           {"pkg/cdiregistry", "pkg/edits"},
-	"internal/glob":               nil,
-	"pkg/policy":                  {"internal/glob"},
-	"internal/quantity":           nil,
-	"internal/jsontree":           nil,
-	"internal/reserved":           nil,
-	"pkg/config":                  {"internal/glob", "internal/quantity", "pkg/policy"},
-	"pkg/sysfs":                   nil,
-	"internal/sysfstest":          nil,
+	"internal/base/glob":          nil,
+	"pkg/policy":                  {"internal/base/glob"},
+	"internal/base/quantity":      nil,
+	"internal/base/jsontree":      nil,
+	"internal/base/reserved":      nil,
+	"pkg/config":                  {"internal/base/glob", "internal/base/quantity", "pkg/policy"},
+	"internal/host/sysfs":         nil,
+	"internal/host/sysfstest":     nil,
 	"pkg/podresources":            {"pkg/podresources/allocation"},
 	"pkg/podresources/allocation": nil,
-	"internal/fswatch":            nil,
+	"internal/host/watch":         nil,
 	"internal/devicemetadata":     nil,
 	"internal/claims":             nil,
 	"internal/cnirecord":          {"pkg/deviceinfo", "pkg/vswitch"},
-	"internal/attach": {"internal/claims", "internal/cnirecord", "internal/quantity", "internal/socketdir", "internal/vswitchdriver",
-		"pkg/attachment", "pkg/config", "pkg/deviceinfo", "pkg/devices", "pkg/policy", "pkg/sysfs", "pkg/vswitch"},
+	"internal/attach": {"internal/claims", "internal/cnirecord", "internal/base/quantity", "internal/socketdir", "internal/vswitchdriver",
+		"pkg/attachment", "pkg/config", "pkg/deviceinfo", "pkg/devices", "pkg/policy", "internal/host/sysfs", "pkg/vswitch"},
 	"internal/socketdir":     {"internal/claims"},
-	"pkg/staging":            {"pkg/edits", "internal/fswatch", "internal/claims", "internal/socketdir"},
+	"pkg/staging":            {"pkg/edits", "internal/host/watch", "internal/claims", "internal/socketdir"},
 	"internal/status":        {"pkg/policy"},
 	"pkg/hooksd":             {"pkg/hooksd/ocihook"},
 	"pkg/hooksd/ocihook":     nil,
@@ -80,12 +80,12 @@ var leaves = map[string][]string{
 	"internal/vswitchdriver": {"pkg/config", "pkg/vswitch", "pkg/vswitch/grout", "pkg/vswitch/ovs", "pkg/vswitch/vpp"},
 	"internal/rootless":      {"pkg/config"},
 	"internal/orphans":       {"pkg/cdiregistry", "pkg/deviceinfo"},
-	"internal/validate":      {"internal/devicemetadata", "internal/glob", "internal/manifest", "internal/vswitchdriver", "pkg/cdiregistry", "pkg/cni", "pkg/config", "pkg/deviceinfo", "pkg/hooksd"},
+	"internal/validate":      {"internal/devicemetadata", "internal/base/glob", "internal/manifest", "internal/vswitchdriver", "pkg/cdiregistry", "pkg/cni", "pkg/config", "pkg/deviceinfo", "pkg/hooksd"},
 	"pkg/attachment":         {"internal/devicemetadata", "pkg/deviceinfo", "pkg/devices", "pkg/podresources/allocation"},
 }
 
 // floor is the shared machinery that every leaf and every applier may import.
-var floor = []string{"pkg/hostfs", "internal/deadline", "internal/diag", "internal/fswatch", "internal/jsontree", "internal/kubename", "internal/mountopt", "internal/reserved", "internal/trust"}
+var floor = []string{"internal/host/hostfs", "internal/base/deadline", "internal/base/diag", "internal/host/watch", "internal/base/jsontree", "internal/base/name", "internal/base/mountopt", "internal/base/reserved", "internal/host/trust"}
 
 // adapters are the packages that may log and count.
 var adapters = []string{"nri", "pkg/cli", "pkg/hook", "pkg/cni", "pkg/netavark"}
@@ -137,15 +137,15 @@ func importFault(from, to, imp string, ours bool) string {
 		return "only adapters and commands log"
 	case !ours:
 		return ""
-	case to == "internal/busytest":
+	case to == "internal/base/busytest":
 		return "only tests import it"
 	case strings.HasPrefix(from, "pkg/") && (to == "nri" || strings.HasPrefix(to, "cmd/")):
 		return "nothing under pkg/ imports the NRI plugin or a command"
 	case to == "internal/telemetry" && !adapter && !command:
 		return "only adapters and commands count"
-	case from == "cmd/jackfield-run" && (to == "pkg/devices" || to == "internal/version"):
+	case from == "cmd/jackfield-run" && (to == "pkg/devices" || to == "internal/base/version"):
 		return "" // it runs in containers
-	case from == "cmd/kubectl-jackfield" && to == "internal/kubectlplugin", from == "internal/kubectlplugin" && to == "internal/version":
+	case from == "cmd/kubectl-jackfield" && to == "internal/kubectlplugin", from == "internal/kubectlplugin" && to == "internal/base/version":
 		return "" // they run on users' machines
 	case command && !slices.Contains(adapters, to) && to != "pkg/podresources":
 		return "a command imports its adapter and what it passes to it"

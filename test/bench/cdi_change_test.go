@@ -13,8 +13,8 @@ import (
 
 	"tags.cncf.io/container-device-interface/pkg/cdi"
 
+	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/pkg/cdiregistry"
-	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
 // cdiCache is an open registry or upstream cache.

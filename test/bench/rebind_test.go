@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/pkg/edits"
-	"github.com/jackfield/jackfield/pkg/hostfs"
 	"github.com/jackfield/jackfield/pkg/staging"
 	"github.com/jackfield/jackfield/test/e2e/jail"
 )

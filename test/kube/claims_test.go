@@ -15,7 +15,7 @@ import (
 	resourceapi "k8s.io/api/resource/v1"
 	"tags.cncf.io/container-device-interface/specs-go"
 
-	"github.com/jackfield/jackfield/internal/sysfstest"
+	"github.com/jackfield/jackfield/internal/host/sysfstest"
 	"github.com/jackfield/jackfield/test/cluster"
 	"github.com/jackfield/jackfield/test/dradriver"
 	"github.com/jackfield/jackfield/test/vswitch"

@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/jackfield/jackfield/pkg/hostfs"
+	"github.com/jackfield/jackfield/internal/host/hostfs"
 	podresources "github.com/jackfield/jackfield/pkg/podresources"
 	"github.com/jackfield/jackfield/pkg/podresources/allocation"
 	"github.com/jackfield/jackfield/test/kubelet"

@@ -20,8 +20,8 @@ import (
 	v1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 	"tags.cncf.io/container-device-interface/specs-go"
 
-	"github.com/jackfield/jackfield/internal/busytest"
-	"github.com/jackfield/jackfield/internal/sysfstest"
+	"github.com/jackfield/jackfield/internal/base/busytest"
+	"github.com/jackfield/jackfield/internal/host/sysfstest"
 	"github.com/jackfield/jackfield/test/dradriver"
 	"github.com/jackfield/jackfield/test/kubelet"
 	nritest "github.com/jackfield/jackfield/test/nri"

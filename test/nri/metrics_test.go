@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/internal/busytest"
+	"github.com/jackfield/jackfield/internal/base/busytest"
 	nritest "github.com/jackfield/jackfield/test/nri"
 )
 

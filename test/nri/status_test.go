@@ -22,12 +22,12 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/sirupsen/logrus"
 
-	"github.com/jackfield/jackfield/internal/busytest"
+	"github.com/jackfield/jackfield/internal/base/busytest"
+	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/internal/status"
 	"github.com/jackfield/jackfield/nri"
 	"github.com/jackfield/jackfield/pkg/cli"
 	"github.com/jackfield/jackfield/pkg/config"
-	"github.com/jackfield/jackfield/pkg/hostfs"
 	nritest "github.com/jackfield/jackfield/test/nri"
 	"github.com/jackfield/jackfield/test/vswitch"
 )

@@ -11,9 +11,9 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/internal/mountopt"
+	"github.com/jackfield/jackfield/internal/base/mountopt"
+	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/pkg/edits"
-	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
 // mountOperation creates the mount, detached: a clone of a host path, or a new file system.

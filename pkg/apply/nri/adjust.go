@@ -9,7 +9,7 @@ import (
 
 	"github.com/containerd/nri/pkg/api"
 
-	"github.com/jackfield/jackfield/internal/mountopt"
+	"github.com/jackfield/jackfield/internal/base/mountopt"
 	"github.com/jackfield/jackfield/pkg/apply/nri/capability"
 	"github.com/jackfield/jackfield/pkg/edits"
 )

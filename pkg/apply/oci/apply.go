@@ -13,7 +13,7 @@ import (
 	"github.com/containerd/errdefs"
 	rspec "github.com/opencontainers/runtime-spec/specs-go"
 
-	"github.com/jackfield/jackfield/internal/jsontree"
+	"github.com/jackfield/jackfield/internal/base/jsontree"
 	"github.com/jackfield/jackfield/pkg/edits"
 )
 

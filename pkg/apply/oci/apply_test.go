@@ -18,7 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	rspec "github.com/opencontainers/runtime-spec/specs-go"
 
-	"github.com/jackfield/jackfield/internal/busytest"
+	"github.com/jackfield/jackfield/internal/base/busytest"
 	"github.com/jackfield/jackfield/pkg/edits"
 )
 

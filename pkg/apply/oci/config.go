@@ -5,8 +5,8 @@ package oci
 import (
 	rspec "github.com/opencontainers/runtime-spec/specs-go"
 
-	"github.com/jackfield/jackfield/internal/diag"
-	"github.com/jackfield/jackfield/internal/jsontree"
+	"github.com/jackfield/jackfield/internal/base/diag"
+	"github.com/jackfield/jackfield/internal/base/jsontree"
 	"github.com/jackfield/jackfield/pkg/edits"
 )
 

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	rspec "github.com/opencontainers/runtime-spec/specs-go"
 
-	"github.com/jackfield/jackfield/internal/diag"
+	"github.com/jackfield/jackfield/internal/base/diag"
 	"github.com/jackfield/jackfield/pkg/edits"
 )
 

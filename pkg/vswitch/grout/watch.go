@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/internal/deadline"
+	"github.com/jackfield/jackfield/internal/base/deadline"
 	"github.com/jackfield/jackfield/pkg/vswitch"
 )
 

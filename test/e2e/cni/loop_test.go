@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
-	"github.com/jackfield/jackfield/pkg/hostfs"
 	"github.com/jackfield/jackfield/test/e2e"
 	"github.com/jackfield/jackfield/test/e2e/dpdk"
 	"github.com/jackfield/jackfield/test/e2e/node"

@@ -13,7 +13,7 @@ import (
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/jackfield/jackfield/internal/sysfstest"
+	"github.com/jackfield/jackfield/internal/host/sysfstest"
 	"github.com/jackfield/jackfield/test/e2e"
 	"github.com/jackfield/jackfield/test/e2e/dpdk"
 	"github.com/jackfield/jackfield/test/e2e/node"

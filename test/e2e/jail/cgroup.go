@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackfield/jackfield/pkg/hostfs"
+	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 
 // CgroupMounts returns the mount points of cgroup hierarchies of both versions.

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package httpserver
+
+import (
+	"cmp"
+	"errors"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/jackfield/jackfield/internal/base/deadline"
+)
+
+const (
+	// listenRetry is the time between two attempts to listen.
+	listenRetry = 2 * time.Second
+	// closeTimeout is how long Close waits for a listener that hangs.
+	closeTimeout = time.Second
+)
+
+// Options configure a Server.
+type Options struct {
+	Listen   func() (net.Listener, error)
+	Handler  http.Handler
+	MaxConns int
+	// WriteTimeout bounds an answer; 0 stands for ten seconds.
+	WriteTimeout time.Duration
+	// Failed is called with the first error of listening or serving. The server tries again.
+	Failed func(error)
+}
+
+// Server is an HTTP server that retries until it can listen.
+type Server struct {
+	opts  Options
+	http  *http.Server
+	tried chan struct{} // closed after the first attempt to listen
+	quit  chan struct{}
+
+	mu    sync.Mutex
+	conns []net.Conn // that are open, the oldest first
+}
+
+// Start starts a server.
+func Start(opts Options) *Server {
+	s := &Server{opts: opts, tried: make(chan struct{}), quit: make(chan struct{})}
+	s.http = &http.Server{
+		Handler: opts.Handler, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: cmp.Or(opts.WriteTimeout, 10*time.Second),
+		IdleTimeout: 30 * time.Second, MaxHeaderBytes: 8 << 10, ConnState: s.limitConns,
+	}
+	go s.run()
+	return s
+}
+
+// limitConns bounds the connections by closing the oldest one. So no client can keep out others
+// by holding connections open, least of all the kubelet, which kills a plugin whose health it
+// cannot check.
+func (s *Server) limitConns(c net.Conn, state http.ConnState) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch state {
+	case http.StateNew:
+		s.conns = append(s.conns, c)
+		if len(s.conns) > s.opts.MaxConns {
+			s.conns[0].Close()
+			s.conns = s.conns[1:]
+		}
+	case http.StateClosed, http.StateHijacked:
+		s.conns = slices.DeleteFunc(s.conns, func(open net.Conn) bool { return open == c })
+	}
+}
+
+// Wait returns after the first attempt to listen.
+func (s *Server) Wait() { <-s.tried }
+
+func (s *Server) run() {
+	var tried, failed sync.Once
+	for {
+		l, err := s.opts.Listen()
+		tried.Do(func() { close(s.tried) })
+		if err == nil {
+			err = s.http.Serve(l)
+		}
+		if errors.Is(err, http.ErrServerClosed) {
+			return
+		}
+		failed.Do(func() { s.opts.Failed(err) })
+		select {
+		case <-s.quit:
+			return
+		case <-time.After(listenRetry):
+		}
+	}
+}
+
+// Close ends the server, which may be nil. A server that hangs on its socket's directory ends
+// with the process.
+func (s *Server) Close() {
+	if s == nil {
+		return
+	}
+	close(s.quit)
+	_ = deadline.Within(closeTimeout, s.http.Close)
+}

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package trust
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/jackfield/jackfield/internal/host/hostfs"
+)
+
+// parents is the rule for the directories on the path of a file of root. In a sticky directory of root nobody else can
+// rename, remove or replace a file of root.
+var parents = Options{Sticky: true, UnmappedOwner: true}
+
+// OpenOwnDir opens one of Jackfield's own directories. It follows no symlink but /var/run, and every directory on the
+// path must belong to root, or to this process's user, and be writable by nobody else. The error for another directory is
+// an *Error.
+func OpenOwnDir(host hostfs.Root, dir string) (*os.File, error) {
+	return openDir(host, dir, nil, Options{})
+}
+
+// MakeOwnDir is OpenOwnDir, except that it creates a missing directory with mode perm, and missing parents.
+func MakeOwnDir(host hostfs.Root, dir string, perm uint32) (*os.File, error) {
+	return openDir(host, dir, &perm, Options{})
+}
+
+// MakeSharedDir is MakeOwnDir for a directory whose owner and group may be those of another program.
+func MakeSharedDir(host hostfs.Root, dir string, perm uint32) (*os.File, error) {
+	return openDir(host, dir, &perm, sharedDir)
+}
+
+// OpenSharedDir opens a directory whatever its owner and mode, to remove an entry that the caller identifies. The
+// directories above it are checked as in OpenOwnDir.
+func OpenSharedDir(host hostfs.Root, dir string) (*os.File, error) {
+	return openDir(host, dir, nil, Options{AnyOwner: true, AnyMode: true})
+}
+
+// sharedDir is the rule for a directory that another program's user or group can write.
+var sharedDir = Options{AnyOwner: true, AnyGroup: true}
+
+// openDir opens a directory from the root on, one component after the other, and checks each by its descriptor. last is
+// the rule for the directory itself.
+func openDir(host hostfs.Root, dir string, perm *uint32, last Options) (f *os.File, err error) {
+	if err := hostfs.CheckPath(dir); err != nil {
+		return nil, fmt.Errorf("open directory %q: %w", dir, err)
+	}
+	clean := path.Clean(dir)
+	if rest, below := strings.CutPrefix(clean+"/", "/var/run/"); below {
+		clean = path.Join(host.Canonical("/var/run"), rest) // hosts have /var/run as a symlink to /run
+	}
+	f, err = host.Open("/", unix.O_PATH|unix.O_DIRECTORY)
+	if err != nil {
+		return nil, err
+	}
+	names := strings.Split(strings.Trim(clean, "/"), "/")
+	at := "/"
+	for i, name := range names {
+		flags, create, rule := unix.O_PATH, perm, parents
+		if i == len(names)-1 {
+			flags, rule = unix.O_RDONLY, last
+		} else if perm != nil {
+			create = new(uint32)
+			*create = 0o755
+		}
+		at = path.Join(at, name)
+		next, err := openComponent(f, at, name, flags, create, rule)
+		f.Close()
+		if err != nil {
+			return nil, err
+		}
+		f = next
+	}
+	return f, nil
+}
+
+// openComponent opens a directory in another one, and creates it with mode perm, if that is given. at is its host path.
+func openComponent(parent *os.File, at, name string, flags int, perm *uint32, rule Options) (*os.File, error) {
+	fd, err := unix.Openat(int(parent.Fd()), name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if errors.Is(err, unix.ENOENT) && perm != nil {
+		fd, err = makeComponent(parent, name, *perm)
+	}
+	if err != nil {
+		return nil, hostfs.PathError("open", at, err)
+	}
+	var st unix.Stat_t
+	if err = unix.Fstat(fd, &st); err != nil {
+		err = hostfs.PathError("inspect", at, err)
+	} else if fault := checkComponent(at, &st, rule); fault != nil {
+		err = fault
+	}
+	if err == nil && flags&unix.O_PATH == 0 {
+		path := fd
+		fd, err = unix.Openat(path, ".", flags|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		unix.Close(path)
+		if err != nil {
+			return nil, hostfs.PathError("open", at, err)
+		}
+	}
+	if err != nil {
+		unix.Close(fd)
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), at), nil
+}
+
+func checkComponent(at string, st *unix.Stat_t, rule Options) error {
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFDIR:
+		if fault := Check(at, st, rule); fault != nil {
+			return fault
+		}
+		return nil
+	case unix.S_IFLNK:
+		return &Error{Path: at, Found: "a symlink", Rule: "no symlink is followed to this directory", Remedy: "use the path that it leads to"}
+	}
+	return hostfs.PathError("open", at, unix.ENOTDIR)
+}
+
+// makeComponent creates a directory, and writes its name to the disk. Another process may be faster.
+func makeComponent(parent *os.File, name string, perm uint32) (int, error) {
+	fd, err := hostfs.MkdirAt(int(parent.Fd()), name, perm)
+	if err == nil {
+		unix.Close(fd)
+		var dir int
+		if dir, err = unix.Openat(int(parent.Fd()), ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err == nil {
+			err = hostfs.SyncDir(dir)
+			unix.Close(dir)
+		}
+	}
+	if err != nil && !errors.Is(err, unix.EEXIST) {
+		return -1, err
+	}
+	return unix.Openat(int(parent.Fd()), name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+}
