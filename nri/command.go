@@ -26,10 +26,10 @@ import (
 	"github.com/jackfield/jackfield/internal/base/diag"
 	"github.com/jackfield/jackfield/internal/base/linequeue"
 	"github.com/jackfield/jackfield/internal/base/version"
+	"github.com/jackfield/jackfield/internal/cdiregistry"
+	"github.com/jackfield/jackfield/internal/config"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/internal/host/privilege"
-	"github.com/jackfield/jackfield/pkg/cdiregistry"
-	"github.com/jackfield/jackfield/pkg/config"
 )
 
 // Command returns the command jackfield-nri. The plugin stops when the context of its execution

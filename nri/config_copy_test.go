@@ -12,8 +12,8 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/sirupsen/logrus"
 
+	"github.com/jackfield/jackfield/internal/config"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
-	"github.com/jackfield/jackfield/pkg/config"
 )
 
 // copyHost is a host on which the plugin is started several times.

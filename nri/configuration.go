@@ -16,14 +16,14 @@ import (
 
 	"github.com/jackfield/jackfield/internal/base/deadline"
 	"github.com/jackfield/jackfield/internal/base/diag"
+	"github.com/jackfield/jackfield/internal/config"
+	"github.com/jackfield/jackfield/internal/deliver/staging"
+	"github.com/jackfield/jackfield/internal/engine"
 	"github.com/jackfield/jackfield/internal/host/dircheck"
 	"github.com/jackfield/jackfield/internal/host/filewatch"
+	"github.com/jackfield/jackfield/internal/source/hooksd"
+	"github.com/jackfield/jackfield/internal/source/kubelet"
 	"github.com/jackfield/jackfield/internal/status"
-	"github.com/jackfield/jackfield/pkg/config"
-	"github.com/jackfield/jackfield/pkg/hooksd"
-	"github.com/jackfield/jackfield/pkg/podresources"
-	"github.com/jackfield/jackfield/pkg/resolve"
-	"github.com/jackfield/jackfield/pkg/staging"
 )
 
 const (

@@ -22,10 +22,10 @@ import (
 
 	"github.com/jackfield/jackfield/internal/base/deadline"
 	"github.com/jackfield/jackfield/internal/base/diag"
+	"github.com/jackfield/jackfield/internal/deliver/nri/capability"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/internal/host/watch"
 	"github.com/jackfield/jackfield/internal/status"
-	"github.com/jackfield/jackfield/pkg/apply/nri/capability"
 )
 
 // A container that is created while the plugin is not connected comes up without its devices.

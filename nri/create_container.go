@@ -13,12 +13,12 @@ import (
 
 	"github.com/jackfield/jackfield/internal/base/deadline"
 	"github.com/jackfield/jackfield/internal/base/diag"
+	"github.com/jackfield/jackfield/internal/config/policy"
+	nriapply "github.com/jackfield/jackfield/internal/deliver/nri"
+	"github.com/jackfield/jackfield/internal/deliver/nri/capability"
+	"github.com/jackfield/jackfield/internal/edit"
+	"github.com/jackfield/jackfield/internal/engine"
 	"github.com/jackfield/jackfield/internal/telemetry"
-	nriapply "github.com/jackfield/jackfield/pkg/apply/nri"
-	"github.com/jackfield/jackfield/pkg/apply/nri/capability"
-	"github.com/jackfield/jackfield/pkg/edits"
-	"github.com/jackfield/jackfield/pkg/policy"
-	"github.com/jackfield/jackfield/pkg/resolve"
 )
 
 // A container is created in five steps: precheck (hasNoRequests), resolve, adjust and stage

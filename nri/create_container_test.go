@@ -15,7 +15,7 @@ import (
 	"github.com/containerd/nri/pkg/api"
 
 	"github.com/jackfield/jackfield/internal/base/busytest"
-	"github.com/jackfield/jackfield/internal/claims"
+	"github.com/jackfield/jackfield/internal/deliver/claims"
 	"github.com/jackfield/jackfield/internal/telemetry"
 )
 

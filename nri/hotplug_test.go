@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/internal/base/busytest"
-	"github.com/jackfield/jackfield/pkg/staging"
+	"github.com/jackfield/jackfield/internal/deliver/staging"
 )
 
 // runningHost is a directory tree of a host with a plugin that binds sockets by mounts, and with a

@@ -21,13 +21,13 @@ import (
 
 	"github.com/jackfield/jackfield/internal/base/deadline"
 	"github.com/jackfield/jackfield/internal/base/diag"
+	"github.com/jackfield/jackfield/internal/config"
+	nriapply "github.com/jackfield/jackfield/internal/deliver/nri"
+	"github.com/jackfield/jackfield/internal/deliver/staging"
+	"github.com/jackfield/jackfield/internal/edit"
+	"github.com/jackfield/jackfield/internal/engine"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/internal/status"
-	nriapply "github.com/jackfield/jackfield/pkg/apply/nri"
-	"github.com/jackfield/jackfield/pkg/config"
-	"github.com/jackfield/jackfield/pkg/edits"
-	"github.com/jackfield/jackfield/pkg/resolve"
-	"github.com/jackfield/jackfield/pkg/staging"
 )
 
 // A container that is created while the plugin is not connected comes up without its

@@ -16,13 +16,13 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/jackfield/jackfield/internal/base/deadline"
+	"github.com/jackfield/jackfield/internal/config"
+	"github.com/jackfield/jackfield/internal/deliver/nri/capability"
+	"github.com/jackfield/jackfield/internal/engine"
 	"github.com/jackfield/jackfield/internal/host/dircheck"
 	"github.com/jackfield/jackfield/internal/host/filewatch"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/internal/telemetry"
-	"github.com/jackfield/jackfield/pkg/apply/nri/capability"
-	"github.com/jackfield/jackfield/pkg/config"
-	"github.com/jackfield/jackfield/pkg/resolve"
 )
 
 // Options configure a Plugin. The zero value is a plugin on this host with the default

@@ -10,7 +10,7 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/containerd/nri/pkg/api"
 
-	"github.com/jackfield/jackfield/pkg/policy"
+	"github.com/jackfield/jackfield/internal/config/policy"
 )
 
 // A pod's limit survives a restart of the plugin in the runtime's annotations, and ends with the

@@ -11,7 +11,7 @@ import (
 
 	"github.com/containerd/nri/pkg/api"
 
-	"github.com/jackfield/jackfield/pkg/staging"
+	"github.com/jackfield/jackfield/internal/deliver/staging"
 )
 
 // A runtime before NRI 0.8 never calls Synchronize for a plugin that it started itself, and

@@ -8,9 +8,9 @@ import (
 
 	"github.com/containerd/nri/pkg/api"
 
+	"github.com/jackfield/jackfield/internal/edit"
+	"github.com/jackfield/jackfield/internal/engine"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
-	"github.com/jackfield/jackfield/pkg/edits"
-	"github.com/jackfield/jackfield/pkg/resolve"
 )
 
 // containerNameLabel is the label in which CRI-O keeps a container's name; other runtimes fill

@@ -15,11 +15,11 @@ import (
 	"github.com/containerd/errdefs"
 
 	"github.com/jackfield/jackfield/internal/base/deadline"
+	"github.com/jackfield/jackfield/internal/config"
+	"github.com/jackfield/jackfield/internal/deliver/staging"
 	"github.com/jackfield/jackfield/internal/host/dircheck"
 	"github.com/jackfield/jackfield/internal/status"
 	"github.com/jackfield/jackfield/internal/telemetry"
-	"github.com/jackfield/jackfield/pkg/config"
-	"github.com/jackfield/jackfield/pkg/staging"
 )
 
 // stateDirTimeout is how long the start waits for the state directory.

@@ -15,7 +15,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/jackfield/jackfield/internal/base/busytest"
-	"github.com/jackfield/jackfield/pkg/config"
+	"github.com/jackfield/jackfield/internal/config"
 )
 
 // The plugin does not start without its state directory. The error has the directory, the rule and a remedy.

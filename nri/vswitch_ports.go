@@ -11,10 +11,10 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/jackfield/jackfield/internal/cnirecord"
+	"github.com/jackfield/jackfield/internal/config"
 	"github.com/jackfield/jackfield/internal/portreconcile"
 	"github.com/jackfield/jackfield/internal/status"
 	"github.com/jackfield/jackfield/internal/vswitchdriver"
-	"github.com/jackfield/jackfield/pkg/config"
 	"github.com/jackfield/jackfield/pkg/vswitch"
 )
 

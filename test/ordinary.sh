@@ -4,7 +4,7 @@
 # all but test/e2e.
 #
 #   test/ordinary.sh
-#   test/ordinary.sh ./pkg/staging ./nri
+#   test/ordinary.sh ./internal/deliver/staging ./nri
 set -euo pipefail
 GO=${GO:-go}
 cd "$(dirname "$0")/.."

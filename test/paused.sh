@@ -3,8 +3,8 @@
 # seconds at random points. A test that depends on timing fails here. Arguments are the
 # directories of packages; ARGS has arguments for the tests.
 #
-#   test/paused.sh pkg/staging nri
-#   ARGS='-test.run TestUpdateAddsAndRemovesSockets -test.count 5' test/paused.sh pkg/staging
+#   test/paused.sh internal/deliver/staging nri
+#   ARGS='-test.run TestUpdateAddsAndRemovesSockets -test.count 5' test/paused.sh internal/deliver/staging
 set -euo pipefail
 GO=${GO:-go}
 cd "$(dirname "$0")/.."

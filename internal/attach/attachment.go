@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/jackfield/jackfield/internal/cnirecord"
+	"github.com/jackfield/jackfield/internal/config"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
-	"github.com/jackfield/jackfield/pkg/config"
 	"github.com/jackfield/jackfield/pkg/devices"
 	"github.com/jackfield/jackfield/pkg/vswitch"
 )

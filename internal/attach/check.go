@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/internal/cnirecord"
-	"github.com/jackfield/jackfield/pkg/attachment"
+	"github.com/jackfield/jackfield/internal/source/attachment"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
 

@@ -14,9 +14,9 @@ import (
 	"github.com/containerd/errdefs"
 
 	"github.com/jackfield/jackfield/internal/base/name"
-	"github.com/jackfield/jackfield/internal/claims"
 	"github.com/jackfield/jackfield/internal/cnirecord"
-	"github.com/jackfield/jackfield/pkg/attachment"
+	"github.com/jackfield/jackfield/internal/deliver/claims"
+	"github.com/jackfield/jackfield/internal/source/attachment"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 	"github.com/jackfield/jackfield/pkg/vswitch"
 )

@@ -16,11 +16,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/internal/base/diag"
-	"github.com/jackfield/jackfield/internal/claims"
 	"github.com/jackfield/jackfield/internal/cnirecord"
+	"github.com/jackfield/jackfield/internal/deliver/claims"
+	"github.com/jackfield/jackfield/internal/deliver/sockdir"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/internal/host/trust"
-	"github.com/jackfield/jackfield/internal/socketdir"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
 

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/jackfield/jackfield/internal/claims"
+	"github.com/jackfield/jackfield/internal/deliver/claims"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 

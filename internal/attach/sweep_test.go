@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/jackfield/jackfield/internal/cnirecord"
-	"github.com/jackfield/jackfield/pkg/config"
+	"github.com/jackfield/jackfield/internal/config"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
 

@@ -8,8 +8,8 @@ import (
 	"fmt"
 
 	"github.com/jackfield/jackfield/internal/base/diag"
-	"github.com/jackfield/jackfield/pkg/config"
-	"github.com/jackfield/jackfield/pkg/policy"
+	"github.com/jackfield/jackfield/internal/config"
+	"github.com/jackfield/jackfield/internal/config/policy"
 )
 
 // readConfig reads Jackfield's configuration. The file's owner is checked, because jackfield-nri does so.

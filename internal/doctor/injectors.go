@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/jackfield/jackfield/internal/runtimeconfig"
+	"github.com/jackfield/jackfield/internal/config/runtimeconfig"
 )
 
 // checkCRIOInjectors reports what CRI-O puts into containers by itself.

@@ -14,8 +14,8 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go/features"
 
-	"github.com/jackfield/jackfield/internal/runtimeconfig"
-	"github.com/jackfield/jackfield/pkg/cdiregistry"
+	"github.com/jackfield/jackfield/internal/cdiregistry"
+	"github.com/jackfield/jackfield/internal/config/runtimeconfig"
 )
 
 // ociFeaturesTimeout bounds the question to one OCI runtime.

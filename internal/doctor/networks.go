@@ -6,7 +6,7 @@ import (
 	"path"
 
 	"github.com/jackfield/jackfield/internal/base/diag"
-	"github.com/jackfield/jackfield/internal/runtimeconfig"
+	"github.com/jackfield/jackfield/internal/config/runtimeconfig"
 	"github.com/jackfield/jackfield/internal/validate"
 )
 

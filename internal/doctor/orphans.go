@@ -13,8 +13,8 @@ import (
 	"github.com/jackfield/jackfield/internal/base/diag"
 	"github.com/jackfield/jackfield/internal/base/name"
 	"github.com/jackfield/jackfield/internal/cnirecord"
+	"github.com/jackfield/jackfield/internal/deliver/staging"
 	"github.com/jackfield/jackfield/internal/orphans"
-	"github.com/jackfield/jackfield/pkg/staging"
 )
 
 // checkOrphans looks for files of sandboxes that are gone. The daemon knows from the runtime which

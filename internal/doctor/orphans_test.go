@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackfield/jackfield/internal/cdiregistry"
+	"github.com/jackfield/jackfield/internal/config"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
-	"github.com/jackfield/jackfield/pkg/cdiregistry"
-	"github.com/jackfield/jackfield/pkg/config"
 )
 
 // The doctor does not know which claims and containers exist. One finding reports all CDI files of

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackfield/jackfield/internal/config"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/internal/status"
-	"github.com/jackfield/jackfield/pkg/config"
 )
 
 // Each state of a vswitch has a finding that names the switch, and a remedy if there is a fault.

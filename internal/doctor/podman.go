@@ -6,8 +6,8 @@ import (
 	"path"
 	"strings"
 
-	"github.com/jackfield/jackfield/internal/runtimeconfig"
-	"github.com/jackfield/jackfield/pkg/cdiregistry"
+	"github.com/jackfield/jackfield/internal/cdiregistry"
+	"github.com/jackfield/jackfield/internal/config/runtimeconfig"
 )
 
 // installedHooksDirs are where the packages and `make install` put the hook file for Podman.

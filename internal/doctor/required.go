@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/jackfield/jackfield/internal/runtimeconfig"
+	"github.com/jackfield/jackfield/internal/config/runtimeconfig"
 	"github.com/jackfield/jackfield/internal/status"
 )
 

@@ -10,8 +10,8 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
+	"github.com/jackfield/jackfield/internal/config/runtimeconfig"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
-	"github.com/jackfield/jackfield/internal/runtimeconfig"
 )
 
 // checkRuntimes checks what the configuration of containerd and CRI-O says of NRI, and the NRI

@@ -10,12 +10,12 @@ import (
 	"strings"
 
 	"github.com/jackfield/jackfield/internal/base/diag"
-	"github.com/jackfield/jackfield/internal/devicemetadata"
+	"github.com/jackfield/jackfield/internal/cdiregistry"
+	"github.com/jackfield/jackfield/internal/source/attachment"
+	"github.com/jackfield/jackfield/internal/source/devicemetadata"
+	"github.com/jackfield/jackfield/internal/source/hooksd"
 	"github.com/jackfield/jackfield/internal/status"
-	"github.com/jackfield/jackfield/pkg/attachment"
-	"github.com/jackfield/jackfield/pkg/cdiregistry"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
-	"github.com/jackfield/jackfield/pkg/hooksd"
 )
 
 // checkCDI checks the CDI spec files, and keeps them for later checks.

@@ -11,11 +11,11 @@ import (
 	"github.com/containerd/errdefs"
 
 	"github.com/jackfield/jackfield/internal/base/diag"
-	"github.com/jackfield/jackfield/internal/devicemetadata"
+	"github.com/jackfield/jackfield/internal/edit"
+	"github.com/jackfield/jackfield/internal/engine"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/internal/manifest"
-	"github.com/jackfield/jackfield/pkg/edits"
-	"github.com/jackfield/jackfield/pkg/resolve"
+	"github.com/jackfield/jackfield/internal/source/devicemetadata"
 )
 
 // metadataMount is where a container would find the metadata of a claim's request.

@@ -8,9 +8,9 @@ import (
 	"fmt"
 
 	"github.com/jackfield/jackfield/internal/base/diag"
-	"github.com/jackfield/jackfield/pkg/annotation"
-	"github.com/jackfield/jackfield/pkg/attachment"
-	"github.com/jackfield/jackfield/pkg/resolve"
+	"github.com/jackfield/jackfield/internal/engine"
+	"github.com/jackfield/jackfield/internal/source/annotation"
+	"github.com/jackfield/jackfield/internal/source/attachment"
 )
 
 // explainNetworks returns an item for each network of a pod without a sandbox: their device-info cannot be found.

@@ -10,8 +10,8 @@ import (
 
 	"github.com/containerd/errdefs"
 
+	"github.com/jackfield/jackfield/internal/config"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
-	"github.com/jackfield/jackfield/pkg/config"
 )
 
 // An ID may be shortened as the tools of runtimes do, unless two sandboxes share the beginning.

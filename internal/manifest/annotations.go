@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"github.com/jackfield/jackfield/internal/base/diag"
-	"github.com/jackfield/jackfield/pkg/annotation"
-	"github.com/jackfield/jackfield/pkg/config"
+	"github.com/jackfield/jackfield/internal/config"
+	"github.com/jackfield/jackfield/internal/source/annotation"
 )
 
 // A runtime shows an adapter one container at a time and only annotations that exist. A manifest

@@ -11,8 +11,8 @@ import (
 	"github.com/containerd/errdefs"
 
 	"github.com/jackfield/jackfield/internal/base/diag"
+	"github.com/jackfield/jackfield/internal/config/policy"
 	"github.com/jackfield/jackfield/pkg/cni"
-	"github.com/jackfield/jackfield/pkg/policy"
 )
 
 const networkKind = "NetworkAttachmentDefinition"

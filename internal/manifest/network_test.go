@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/jackfield/jackfield/pkg/policy"
+	"github.com/jackfield/jackfield/internal/config/policy"
 )
 
 // plugin is a valid configuration of jackfield-cni with more keys.

@@ -11,9 +11,9 @@ import (
 	"github.com/containerd/errdefs"
 
 	"github.com/jackfield/jackfield/internal/base/diag"
-	"github.com/jackfield/jackfield/pkg/attachment"
-	"github.com/jackfield/jackfield/pkg/config"
-	"github.com/jackfield/jackfield/pkg/resolve"
+	"github.com/jackfield/jackfield/internal/config"
+	"github.com/jackfield/jackfield/internal/engine"
+	"github.com/jackfield/jackfield/internal/source/attachment"
 )
 
 // Objects are the objects of manifests that decide what containers get. Of two networks or claims with the same

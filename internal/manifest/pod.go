@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/jackfield/jackfield/pkg/edits"
-	"github.com/jackfield/jackfield/pkg/resolve"
+	"github.com/jackfield/jackfield/internal/edit"
+	"github.com/jackfield/jackfield/internal/engine"
 )
 
 // Pod is the part of a Pod (core/v1), or of a workload's pod template, that decides what its

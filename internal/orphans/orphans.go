@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/jackfield/jackfield/internal/base/name"
+	"github.com/jackfield/jackfield/internal/cdiregistry"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
-	"github.com/jackfield/jackfield/pkg/cdiregistry"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
 

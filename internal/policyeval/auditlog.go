@@ -14,9 +14,9 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
+	"github.com/jackfield/jackfield/internal/config/policy"
+	"github.com/jackfield/jackfield/internal/engine"
 	"github.com/jackfield/jackfield/internal/status"
-	"github.com/jackfield/jackfield/pkg/policy"
-	"github.com/jackfield/jackfield/pkg/resolve"
 )
 
 // AuditLog collects what containers asked for, by the lines of audit logs.

@@ -16,8 +16,8 @@ import (
 	"github.com/containerd/errdefs"
 
 	"github.com/jackfield/jackfield/internal/base/diag"
+	"github.com/jackfield/jackfield/internal/config/policy"
 	"github.com/jackfield/jackfield/internal/manifest"
-	"github.com/jackfield/jackfield/pkg/policy"
 )
 
 // caseFile is one file of test cases.

@@ -16,10 +16,10 @@ import (
 	"github.com/jackfield/jackfield/internal/base/mountopt"
 	"github.com/jackfield/jackfield/internal/base/name"
 	"github.com/jackfield/jackfield/internal/base/reserved"
-	"github.com/jackfield/jackfield/pkg/annotation"
-	"github.com/jackfield/jackfield/pkg/config"
-	"github.com/jackfield/jackfield/pkg/policy"
-	"github.com/jackfield/jackfield/pkg/resolve"
+	"github.com/jackfield/jackfield/internal/config"
+	"github.com/jackfield/jackfield/internal/config/policy"
+	"github.com/jackfield/jackfield/internal/engine"
+	"github.com/jackfield/jackfield/internal/source/annotation"
 )
 
 // Policy is the compiled policy of a configuration.

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/jackfield/jackfield/pkg/config"
-	"github.com/jackfield/jackfield/pkg/policy"
+	"github.com/jackfield/jackfield/internal/config"
+	"github.com/jackfield/jackfield/internal/config/policy"
 )
 
 // On a node a rule denies a socket under each spelling of its path.

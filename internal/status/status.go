@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackfield/jackfield/pkg/policy"
+	"github.com/jackfield/jackfield/internal/config/policy"
 )
 
 // Node is the status of a daemon. Get sets the remedies; the daemon does not send them.

@@ -11,9 +11,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	dto "github.com/prometheus/client_model/go"
 
+	"github.com/jackfield/jackfield/internal/cdiregistry"
 	"github.com/jackfield/jackfield/internal/host/dircheck"
 	"github.com/jackfield/jackfield/internal/status"
-	"github.com/jackfield/jackfield/pkg/cdiregistry"
 )
 
 // Sample is the state at the time of a scrape.

@@ -13,11 +13,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/internal/base/diag"
-	"github.com/jackfield/jackfield/internal/devicemetadata"
-	"github.com/jackfield/jackfield/pkg/cdiregistry"
-	"github.com/jackfield/jackfield/pkg/config"
+	"github.com/jackfield/jackfield/internal/cdiregistry"
+	"github.com/jackfield/jackfield/internal/config"
+	"github.com/jackfield/jackfield/internal/source/devicemetadata"
+	"github.com/jackfield/jackfield/internal/source/hooksd"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
-	"github.com/jackfield/jackfield/pkg/hooksd"
 )
 
 // maxConflicts bounds the devices that one diagnostic names.

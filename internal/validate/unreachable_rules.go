@@ -12,8 +12,8 @@ import (
 	"github.com/jackfield/jackfield/internal/base/diag"
 	"github.com/jackfield/jackfield/internal/base/glob"
 	"github.com/jackfield/jackfield/internal/base/reserved"
+	"github.com/jackfield/jackfield/internal/config"
 	"github.com/jackfield/jackfield/internal/vswitchdriver"
-	"github.com/jackfield/jackfield/pkg/config"
 )
 
 // findUnreachableRules warns about socket roots and programs of vswitches that do not exist, and patterns of rules that can never

@@ -7,8 +7,8 @@ import (
 
 	"github.com/containerd/errdefs"
 
+	"github.com/jackfield/jackfield/internal/config"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
-	"github.com/jackfield/jackfield/pkg/config"
 	"github.com/jackfield/jackfield/pkg/vswitch"
 	"github.com/jackfield/jackfield/pkg/vswitch/grout"
 	"github.com/jackfield/jackfield/pkg/vswitch/ovs"

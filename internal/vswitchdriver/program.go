@@ -9,9 +9,9 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
+	"github.com/jackfield/jackfield/internal/config"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/internal/host/trust"
-	"github.com/jackfield/jackfield/pkg/config"
 )
 
 // CheckProgram returns why the driver of a vswitch cannot run its program on a host. A driver without a program has no

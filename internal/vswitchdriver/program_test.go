@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackfield/jackfield/internal/config"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
-	"github.com/jackfield/jackfield/pkg/config"
 )
 
 func TestProgramOfDriverMustBeExecutable(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"github.com/containerd/errdefs"
 	"tags.cncf.io/container-device-interface/pkg/parser"
 
-	"github.com/jackfield/jackfield/pkg/cdiregistry"
+	"github.com/jackfield/jackfield/internal/cdiregistry"
 )
 
 // QualifiedName returns "vendor/class=name".

@@ -13,9 +13,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/jackfield/jackfield/internal/base/diag"
+	"github.com/jackfield/jackfield/internal/cdiregistry"
 	"github.com/jackfield/jackfield/internal/manifest"
 	"github.com/jackfield/jackfield/internal/orphans"
-	"github.com/jackfield/jackfield/pkg/cdiregistry"
 )
 
 func cdiCommand(env Env) *cobra.Command {

@@ -20,8 +20,8 @@ import (
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/jackfield/jackfield/internal/base/diag"
+	"github.com/jackfield/jackfield/internal/cdiregistry"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
-	"github.com/jackfield/jackfield/pkg/cdiregistry"
 )
 
 const (

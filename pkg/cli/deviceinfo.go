@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/jackfield/jackfield/internal/devicemetadata"
+	"github.com/jackfield/jackfield/internal/source/devicemetadata"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
 

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/jackfield/jackfield/internal/base/diag"
-	"github.com/jackfield/jackfield/internal/devicemetadata"
+	"github.com/jackfield/jackfield/internal/source/devicemetadata"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
 

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackfield/jackfield/pkg/cdiregistry"
+	"github.com/jackfield/jackfield/internal/cdiregistry"
 )
 
 // watchInterval is the time between two reads of the inventory.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package cli is the jackfield command: cobra commands over the packages that do the work, such as
-// internal/doctor, internal/runtimeconfig and pkg/resolve.
+// internal/doctor, internal/config/runtimeconfig and internal/engine.
 //
 // Results go to standard output, and nothing else does. Messages go to standard error. The exit status
 // says whether the answer was good. Text from files, file names included, is printed without the

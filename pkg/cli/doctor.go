@@ -10,9 +10,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/jackfield/jackfield/internal/base/diag"
+	"github.com/jackfield/jackfield/internal/cdiregistry"
+	"github.com/jackfield/jackfield/internal/config/runtimeconfig"
 	"github.com/jackfield/jackfield/internal/doctor"
-	"github.com/jackfield/jackfield/internal/runtimeconfig"
-	"github.com/jackfield/jackfield/pkg/cdiregistry"
 	"github.com/jackfield/jackfield/pkg/cni"
 )
 

@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/jackfield/jackfield/internal/config/runtimeconfig"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
-	"github.com/jackfield/jackfield/internal/runtimeconfig"
 )
 
 const enableNRILong = `enable-nri turns NRI on in the container runtime, and lets plugins connect. containerd

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/jackfield/jackfield/internal/runtimeconfig"
+	"github.com/jackfield/jackfield/internal/config/runtimeconfig"
 )
 
 func runEnableNRI(t *testing.T, root string, args ...string) (int, string) {

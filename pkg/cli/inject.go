@@ -13,13 +13,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/jackfield/jackfield/internal/base/diag"
-	"github.com/jackfield/jackfield/pkg/annotation"
-	"github.com/jackfield/jackfield/pkg/apply/oci"
-	"github.com/jackfield/jackfield/pkg/cdiregistry"
-	"github.com/jackfield/jackfield/pkg/config"
-	"github.com/jackfield/jackfield/pkg/podresources"
-	"github.com/jackfield/jackfield/pkg/resolve"
-	"github.com/jackfield/jackfield/pkg/staging"
+	"github.com/jackfield/jackfield/internal/cdiregistry"
+	"github.com/jackfield/jackfield/internal/config"
+	"github.com/jackfield/jackfield/internal/deliver/oci"
+	"github.com/jackfield/jackfield/internal/deliver/staging"
+	"github.com/jackfield/jackfield/internal/engine"
+	"github.com/jackfield/jackfield/internal/source/annotation"
+	"github.com/jackfield/jackfield/internal/source/kubelet"
 )
 
 const injectLong = `inject applies a container's requests to its OCI spec, the config.json of a

@@ -14,8 +14,8 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/spf13/cobra"
 
-	"github.com/jackfield/jackfield/pkg/edits"
-	"github.com/jackfield/jackfield/pkg/staging"
+	"github.com/jackfield/jackfield/internal/deliver/staging"
+	"github.com/jackfield/jackfield/internal/edit"
 )
 
 // prepare creates what a container needs. undo removes it again, unless the container had something

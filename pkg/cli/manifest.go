@@ -13,8 +13,8 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/spf13/cobra"
 
+	"github.com/jackfield/jackfield/internal/config"
 	"github.com/jackfield/jackfield/internal/manifest"
-	"github.com/jackfield/jackfield/pkg/config"
 )
 
 // place is where a command found a container.

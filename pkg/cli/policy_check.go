@@ -9,10 +9,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/jackfield/jackfield/internal/base/diag"
+	"github.com/jackfield/jackfield/internal/config/policy"
+	"github.com/jackfield/jackfield/internal/engine"
 	"github.com/jackfield/jackfield/internal/manifest"
 	"github.com/jackfield/jackfield/internal/policyeval"
-	"github.com/jackfield/jackfield/pkg/policy"
-	"github.com/jackfield/jackfield/pkg/resolve"
 )
 
 const policyCheckLong = `check asks the policy about the CDI devices, named sockets and networks that a pod's

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/internal/base/diag"
+	"github.com/jackfield/jackfield/internal/config/policy"
 	"github.com/jackfield/jackfield/internal/policyeval"
-	"github.com/jackfield/jackfield/pkg/policy"
 )
 
 const policySuggestLong = `suggest reads the audit log and prints the smallest rules that grant exactly what

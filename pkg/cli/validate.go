@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/jackfield/jackfield/internal/base/diag"
+	"github.com/jackfield/jackfield/internal/cdiregistry"
 	"github.com/jackfield/jackfield/internal/validate"
-	"github.com/jackfield/jackfield/pkg/cdiregistry"
 )
 
 const validateLong = `validate checks device-info files against the Device Information Specification

@@ -16,7 +16,7 @@ import (
 	"github.com/containerd/errdefs"
 
 	"github.com/jackfield/jackfield/internal/attach"
-	"github.com/jackfield/jackfield/internal/claims"
+	"github.com/jackfield/jackfield/internal/deliver/claims"
 )
 
 const otherID = "f061661af3732d3722604b84a196956ad759f02ae00cda41a639ff6aff85a276"

@@ -9,7 +9,7 @@ import (
 
 	"github.com/jackfield/jackfield/internal/attach"
 	"github.com/jackfield/jackfield/internal/base/diag"
-	"github.com/jackfield/jackfield/pkg/attachment"
+	"github.com/jackfield/jackfield/internal/source/attachment"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
 

@@ -15,7 +15,7 @@ import (
 	"github.com/jackfield/jackfield/internal/attach"
 	"github.com/jackfield/jackfield/internal/base/name"
 	"github.com/jackfield/jackfield/internal/cnirecord"
-	"github.com/jackfield/jackfield/pkg/attachment"
+	"github.com/jackfield/jackfield/internal/source/attachment"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
 

@@ -10,7 +10,7 @@ import (
 	"github.com/jackfield/jackfield/internal/attach"
 	"github.com/jackfield/jackfield/internal/base/diag"
 	"github.com/jackfield/jackfield/internal/base/reserved"
-	"github.com/jackfield/jackfield/pkg/config"
+	"github.com/jackfield/jackfield/internal/config"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
 

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/jackfield/jackfield/internal/attach"
-	"github.com/jackfield/jackfield/pkg/config"
+	"github.com/jackfield/jackfield/internal/config"
 )
 
 // The author of a network is not trusted, and can have files of root in a volume. Only the node's configuration lists

@@ -9,7 +9,7 @@ import (
 	"github.com/jackfield/jackfield/internal/attach"
 	"github.com/jackfield/jackfield/internal/base/diag"
 	"github.com/jackfield/jackfield/internal/base/jsontree"
-	"github.com/jackfield/jackfield/pkg/policy"
+	"github.com/jackfield/jackfield/internal/config/policy"
 )
 
 // PluginType is the type of this plugin in the configuration of a network.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/jackfield/jackfield/pkg/policy"
+	"github.com/jackfield/jackfield/internal/config/policy"
 )
 
 const listHead = "{\"cniVersion\": \"1.0.0\", \"name\": \"n\",\n \"plugins\": [{\"type\": \"bridge\"},\n  "

@@ -12,7 +12,7 @@ import (
 
 	"github.com/jackfield/jackfield/internal/base/diag"
 	"github.com/jackfield/jackfield/internal/base/name"
-	"github.com/jackfield/jackfield/pkg/attachment"
+	"github.com/jackfield/jackfield/internal/source/attachment"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 	"github.com/jackfield/jackfield/pkg/devices"
 )

@@ -14,10 +14,10 @@ import (
 	rspec "github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/jackfield/jackfield/internal/base/diag"
+	"github.com/jackfield/jackfield/internal/config"
+	"github.com/jackfield/jackfield/internal/deliver/live"
+	"github.com/jackfield/jackfield/internal/edit"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
-	"github.com/jackfield/jackfield/pkg/apply/live"
-	"github.com/jackfield/jackfield/pkg/config"
-	"github.com/jackfield/jackfield/pkg/edits"
 )
 
 // createRuntime handles the stages createRuntime and prestart. The container has its namespaces, and

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/jackfield/jackfield/pkg/resolve"
+	"github.com/jackfield/jackfield/internal/engine"
 
 	"golang.org/x/sys/unix"
 )

@@ -11,9 +11,9 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
+	"github.com/jackfield/jackfield/internal/deliver/oci"
+	"github.com/jackfield/jackfield/internal/edit"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
-	"github.com/jackfield/jackfield/pkg/apply/oci"
-	"github.com/jackfield/jackfield/pkg/edits"
 )
 
 // precreate reads the configuration that Podman is about to pass to the runtime, and prints it with

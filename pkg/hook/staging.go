@@ -14,9 +14,9 @@ import (
 	rspec "github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/jackfield/jackfield/internal/base/diag"
+	"github.com/jackfield/jackfield/internal/deliver/staging"
+	"github.com/jackfield/jackfield/internal/edit"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
-	"github.com/jackfield/jackfield/pkg/edits"
-	"github.com/jackfield/jackfield/pkg/staging"
 )
 
 // sweepTimeout bounds how long the start or end of a container waits for the removal of leftovers,

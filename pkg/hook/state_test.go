@@ -8,8 +8,8 @@ import (
 
 	"github.com/containerd/errdefs"
 
+	"github.com/jackfield/jackfield/internal/deliver/oci"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
-	"github.com/jackfield/jackfield/pkg/apply/oci"
 )
 
 func TestStateMustBeValid(t *testing.T) {

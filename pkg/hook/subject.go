@@ -11,10 +11,10 @@ import (
 	rspec "github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/jackfield/jackfield/internal/base/jsontree"
+	"github.com/jackfield/jackfield/internal/deliver/oci"
+	"github.com/jackfield/jackfield/internal/engine"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
-	"github.com/jackfield/jackfield/pkg/annotation"
-	"github.com/jackfield/jackfield/pkg/apply/oci"
-	"github.com/jackfield/jackfield/pkg/resolve"
+	"github.com/jackfield/jackfield/internal/source/annotation"
 )
 
 // Annotations by which Kubernetes' runtimes identify the pod and container in an OCI configuration.

@@ -9,9 +9,9 @@ import (
 
 	rspec "github.com/opencontainers/runtime-spec/specs-go"
 
+	"github.com/jackfield/jackfield/internal/config/policy"
+	"github.com/jackfield/jackfield/internal/engine"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
-	"github.com/jackfield/jackfield/pkg/policy"
-	"github.com/jackfield/jackfield/pkg/resolve"
 )
 
 func TestSubjectComesFromRuntimeAnnotations(t *testing.T) {

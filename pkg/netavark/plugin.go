@@ -18,11 +18,11 @@ import (
 	"github.com/jackfield/jackfield/internal/attach"
 	"github.com/jackfield/jackfield/internal/base/diag"
 	buildinfo "github.com/jackfield/jackfield/internal/base/version"
-	"github.com/jackfield/jackfield/internal/claims"
 	"github.com/jackfield/jackfield/internal/cnirecord"
+	"github.com/jackfield/jackfield/internal/config"
+	"github.com/jackfield/jackfield/internal/config/rootless"
+	"github.com/jackfield/jackfield/internal/deliver/claims"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
-	"github.com/jackfield/jackfield/internal/rootless"
-	"github.com/jackfield/jackfield/pkg/config"
 )
 
 const (

@@ -27,61 +27,61 @@ type pkg struct {
 
 // leaves are packages that import only the floor and the packages that are listed here.
 var leaves = map[string][]string{
-	"internal/host/hostfs":        nil,
-	"internal/base/diag":          nil,
-	"pkg/edits":                   nil,
-	"internal/base/version":       nil,
-	"deploy/artifact":             nil,
-	"deploy/image":                {"deploy/artifact"},
-	"internal/base/busytest":      nil,
-	"internal/telemetry":          {"internal/host/dircheck", "internal/status", "pkg/cdiregistry"},
-	"internal/host/httpserver":    nil,
-	"internal/base/linequeue":     nil,
-	"internal/host/privilege":     nil,
-	"internal/host/filewatch":     nil,
-	"internal/host/dircheck":      {"pkg/config"},
-	"pkg/annotation":              nil,
-	"pkg/deviceinfo":              nil,
-	"pkg/devices":                 nil,
-	"pkg/cdiregistry":             nil,
-	"pkg/cdi":                     {"internal/cdiedits", "pkg/apply/oci", "pkg/cdiregistry", "pkg/edits"},
-	"internal/cdiedits":           {"pkg/cdiregistry", "pkg/edits"},
-	"internal/base/glob":          nil,
-	"pkg/policy":                  {"internal/base/glob"},
-	"internal/base/quantity":      nil,
-	"internal/base/jsontree":      nil,
-	"internal/base/reserved":      nil,
-	"pkg/config":                  {"internal/base/glob", "internal/base/quantity", "pkg/policy"},
-	"internal/host/sysfs":         nil,
-	"internal/host/sysfstest":     nil,
-	"pkg/podresources":            {"pkg/podresources/allocation"},
-	"pkg/podresources/allocation": nil,
-	"internal/host/watch":         nil,
-	"internal/devicemetadata":     nil,
-	"internal/claims":             nil,
-	"internal/cnirecord":          {"pkg/deviceinfo", "pkg/vswitch"},
-	"internal/attach": {"internal/claims", "internal/cnirecord", "internal/base/quantity", "internal/socketdir", "internal/vswitchdriver",
-		"pkg/attachment", "pkg/config", "pkg/deviceinfo", "pkg/devices", "pkg/policy", "internal/host/sysfs", "pkg/vswitch"},
-	"internal/socketdir":     {"internal/claims"},
-	"pkg/staging":            {"pkg/edits", "internal/host/watch", "internal/claims", "internal/socketdir"},
-	"internal/status":        {"pkg/policy"},
-	"pkg/hooksd":             {"pkg/hooksd/ocihook"},
-	"pkg/hooksd/ocihook":     nil,
-	"internal/runtimeconfig": nil,
-	"pkg/vswitch":            nil,
-	"internal/manifest":      {"pkg/annotation", "pkg/attachment", "pkg/cni", "pkg/config", "pkg/edits", "pkg/policy", "pkg/resolve"},
-	"internal/explain": {"internal/cdiedits", "internal/devicemetadata", "internal/manifest", "pkg/annotation", "pkg/apply/nri/capability", "pkg/attachment",
-		"pkg/cdiregistry", "pkg/config", "pkg/deviceinfo", "pkg/edits", "pkg/hooksd", "pkg/podresources", "pkg/policy", "pkg/resolve", "pkg/staging"},
-	"internal/policyeval":    {"internal/manifest", "internal/status", "pkg/annotation", "pkg/config", "pkg/policy", "pkg/resolve"},
-	"pkg/vswitch/grout":      {"pkg/vswitch"},
-	"internal/portreconcile": {"internal/cnirecord", "internal/status", "pkg/vswitch"},
-	"pkg/vswitch/vpp":        {"pkg/vswitch"},
-	"pkg/vswitch/ovs":        {"pkg/vswitch"},
-	"internal/vswitchdriver": {"pkg/config", "pkg/vswitch", "pkg/vswitch/grout", "pkg/vswitch/ovs", "pkg/vswitch/vpp"},
-	"internal/rootless":      {"pkg/config"},
-	"internal/orphans":       {"pkg/cdiregistry", "pkg/deviceinfo"},
-	"internal/validate":      {"internal/devicemetadata", "internal/base/glob", "internal/manifest", "internal/vswitchdriver", "pkg/cdiregistry", "pkg/cni", "pkg/config", "pkg/deviceinfo", "pkg/hooksd"},
-	"pkg/attachment":         {"internal/devicemetadata", "pkg/deviceinfo", "pkg/devices", "pkg/podresources/allocation"},
+	"internal/host/hostfs":               nil,
+	"internal/base/diag":                 nil,
+	"internal/edit":                      nil,
+	"internal/base/version":              nil,
+	"deploy/artifact":                    nil,
+	"deploy/image":                       {"deploy/artifact"},
+	"internal/base/busytest":             nil,
+	"internal/telemetry":                 {"internal/host/dircheck", "internal/status", "internal/cdiregistry"},
+	"internal/host/httpserver":           nil,
+	"internal/base/linequeue":            nil,
+	"internal/host/privilege":            nil,
+	"internal/host/filewatch":            nil,
+	"internal/host/dircheck":             {"internal/config"},
+	"internal/source/annotation":         nil,
+	"pkg/deviceinfo":                     nil,
+	"pkg/devices":                        nil,
+	"internal/cdiregistry":               nil,
+	"pkg/cdi":                            {"internal/edit/cdiedits", "internal/deliver/oci", "internal/cdiregistry", "internal/edit"},
+	"internal/edit/cdiedits":             {"internal/cdiregistry", "internal/edit"},
+	"internal/base/glob":                 nil,
+	"internal/config/policy":             {"internal/base/glob"},
+	"internal/base/quantity":             nil,
+	"internal/base/jsontree":             nil,
+	"internal/base/reserved":             nil,
+	"internal/config":                    {"internal/base/glob", "internal/base/quantity", "internal/config/policy"},
+	"internal/host/sysfs":                nil,
+	"internal/host/sysfstest":            nil,
+	"internal/source/kubelet":            {"internal/source/kubelet/allocation"},
+	"internal/source/kubelet/allocation": nil,
+	"internal/host/watch":                nil,
+	"internal/source/devicemetadata":     nil,
+	"internal/deliver/claims":            nil,
+	"internal/cnirecord":                 {"pkg/deviceinfo", "pkg/vswitch"},
+	"internal/attach": {"internal/deliver/claims", "internal/cnirecord", "internal/base/quantity", "internal/deliver/sockdir", "internal/vswitchdriver",
+		"internal/source/attachment", "internal/config", "pkg/deviceinfo", "pkg/devices", "internal/config/policy", "internal/host/sysfs", "pkg/vswitch"},
+	"internal/deliver/sockdir":       {"internal/deliver/claims"},
+	"internal/deliver/staging":       {"internal/edit", "internal/host/watch", "internal/deliver/claims", "internal/deliver/sockdir"},
+	"internal/status":                {"internal/config/policy"},
+	"internal/source/hooksd":         {"internal/source/hooksd/ocihook"},
+	"internal/source/hooksd/ocihook": nil,
+	"internal/config/runtimeconfig":  nil,
+	"pkg/vswitch":                    nil,
+	"internal/manifest":              {"internal/source/annotation", "internal/source/attachment", "pkg/cni", "internal/config", "internal/edit", "internal/config/policy", "internal/engine"},
+	"internal/explain": {"internal/edit/cdiedits", "internal/source/devicemetadata", "internal/manifest", "internal/source/annotation", "internal/deliver/nri/capability", "internal/source/attachment",
+		"internal/cdiregistry", "internal/config", "pkg/deviceinfo", "internal/edit", "internal/source/hooksd", "internal/source/kubelet", "internal/config/policy", "internal/engine", "internal/deliver/staging"},
+	"internal/policyeval":        {"internal/manifest", "internal/status", "internal/source/annotation", "internal/config", "internal/config/policy", "internal/engine"},
+	"pkg/vswitch/grout":          {"pkg/vswitch"},
+	"internal/portreconcile":     {"internal/cnirecord", "internal/status", "pkg/vswitch"},
+	"pkg/vswitch/vpp":            {"pkg/vswitch"},
+	"pkg/vswitch/ovs":            {"pkg/vswitch"},
+	"internal/vswitchdriver":     {"internal/config", "pkg/vswitch", "pkg/vswitch/grout", "pkg/vswitch/ovs", "pkg/vswitch/vpp"},
+	"internal/config/rootless":   {"internal/config"},
+	"internal/orphans":           {"internal/cdiregistry", "pkg/deviceinfo"},
+	"internal/validate":          {"internal/source/devicemetadata", "internal/base/glob", "internal/manifest", "internal/vswitchdriver", "internal/cdiregistry", "pkg/cni", "internal/config", "pkg/deviceinfo", "internal/source/hooksd"},
+	"internal/source/attachment": {"internal/source/devicemetadata", "pkg/deviceinfo", "pkg/devices", "internal/source/kubelet/allocation"},
 }
 
 // floor is the shared machinery that every leaf and every applier may import.
@@ -130,7 +130,7 @@ func importFault(from, to, imp string, ours bool) string {
 	allowed, leaf := leaves[from]
 	applier := strings.HasPrefix(from, "pkg/apply/")
 	adapter := slices.Contains(adapters, from)
-	core := from == "pkg/resolve" || from == "internal/doctor"
+	core := from == "internal/engine" || from == "internal/doctor"
 	command := strings.HasPrefix(from, "cmd/")
 	switch {
 	case strings.HasPrefix(imp, "github.com/sirupsen/logrus") && !adapter && !command:
@@ -147,11 +147,11 @@ func importFault(from, to, imp string, ours bool) string {
 		return "" // it runs in containers
 	case from == "cmd/kubectl-jackfield" && to == "internal/kubectlplugin", from == "internal/kubectlplugin" && to == "internal/base/version":
 		return "" // they run on users' machines
-	case command && !slices.Contains(adapters, to) && to != "pkg/podresources":
+	case command && !slices.Contains(adapters, to) && to != "internal/source/kubelet":
 		return "a command imports its adapter and what it passes to it"
-	case from == "pkg/apply/nri" && to == "pkg/apply/nri/capability":
+	case from == "internal/deliver/nri" && to == "internal/deliver/nri/capability":
 		return "" // the part that does not link NRI
-	case applier && to != "pkg/edits" && !slices.Contains(floor, to):
+	case applier && to != "internal/edit" && !slices.Contains(floor, to):
 		return "appliers import edits and shared machinery only"
 	case slices.Contains(floor, from) && !slices.Contains(floor, to):
 		return "shared machinery imports nothing but shared machinery"

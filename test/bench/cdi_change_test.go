@@ -13,8 +13,8 @@ import (
 
 	"tags.cncf.io/container-device-interface/pkg/cdi"
 
+	"github.com/jackfield/jackfield/internal/cdiregistry"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
-	"github.com/jackfield/jackfield/pkg/cdiregistry"
 )
 
 // cdiCache is an open registry or upstream cache.

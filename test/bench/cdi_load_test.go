@@ -8,8 +8,8 @@ import (
 
 	"tags.cncf.io/container-device-interface/pkg/cdi"
 
+	"github.com/jackfield/jackfield/internal/cdiregistry"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
-	"github.com/jackfield/jackfield/pkg/cdiregistry"
 )
 
 // BenchmarkCDIColdLoad measures the time from opening a registry until the first device is found.

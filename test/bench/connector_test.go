@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/pkg/edits"
+	"github.com/jackfield/jackfield/internal/edit"
 )
 
 // asConnector is the environment variable that turns the test binary into the connector.

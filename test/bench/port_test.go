@@ -15,9 +15,9 @@ import (
 
 	"github.com/jackfield/jackfield/internal/base/busytest"
 	"github.com/jackfield/jackfield/internal/cnirecord"
+	"github.com/jackfield/jackfield/internal/config"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/internal/portreconcile"
-	"github.com/jackfield/jackfield/pkg/config"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 	"github.com/jackfield/jackfield/pkg/vswitch"
 	driver "github.com/jackfield/jackfield/pkg/vswitch/ovs"

@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackfield/jackfield/internal/deliver/staging"
+	"github.com/jackfield/jackfield/internal/edit"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
-	"github.com/jackfield/jackfield/pkg/edits"
-	"github.com/jackfield/jackfield/pkg/staging"
 	"github.com/jackfield/jackfield/test/e2e/jail"
 )
 

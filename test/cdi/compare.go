@@ -13,7 +13,7 @@ import (
 	upstream "tags.cncf.io/container-device-interface/pkg/cdi"
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
-	"github.com/jackfield/jackfield/pkg/cdiregistry"
+	"github.com/jackfield/jackfield/internal/cdiregistry"
 )
 
 // stricter lists the rules that only Jackfield has, each by a part of its diagnostic. Each has a row

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/jackfield/jackfield/pkg/cdiregistry"
+	"github.com/jackfield/jackfield/internal/cdiregistry"
 )
 
 var rounds = flag.Int("cdi.rounds", 2000, "number of generated spec files to compare")
@@ -102,7 +102,7 @@ func TestHardSpecFilesAgreeWithUpstream(t *testing.T) {
 	} {
 		compareSpecFile(t, dir, []byte(text))
 	}
-	for _, dir := range []string{"../../pkg/cdiregistry/testdata/good", "../../pkg/cdiregistry/testdata/bad"} {
+	for _, dir := range []string{"../../internal/cdiregistry/testdata/good", "../../internal/cdiregistry/testdata/bad"} {
 		files, err := os.ReadDir(dir)
 		if err != nil {
 			t.Fatal(err)

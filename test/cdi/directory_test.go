@@ -16,8 +16,8 @@ import (
 	upstream "tags.cncf.io/container-device-interface/pkg/cdi"
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
+	"github.com/jackfield/jackfield/internal/cdiregistry"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
-	"github.com/jackfield/jackfield/pkg/cdiregistry"
 )
 
 // TestRandomDirectoriesAgreeWithUpstream compares both sides on generated directories: the devices, their files and

@@ -17,10 +17,10 @@ import (
 	rspec "github.com/opencontainers/runtime-spec/specs-go"
 	upstream "tags.cncf.io/container-device-interface/pkg/cdi"
 
+	"github.com/jackfield/jackfield/internal/config"
+	"github.com/jackfield/jackfield/internal/deliver/oci"
+	"github.com/jackfield/jackfield/internal/engine"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
-	"github.com/jackfield/jackfield/pkg/apply/oci"
-	"github.com/jackfield/jackfield/pkg/config"
-	"github.com/jackfield/jackfield/pkg/resolve"
 	"github.com/jackfield/jackfield/test/ocivalid"
 )
 

@@ -10,7 +10,7 @@ import (
 	"github.com/jackfield/jackfield/test/ocivalid"
 )
 
-// runtime-tools accepts the golden files of pkg/apply/oci.
+// runtime-tools accepts the golden files of internal/deliver/oci.
 func TestGoldenConfigsAreValid(t *testing.T) {
 	dir := filepath.Join("..", "..", "pkg", "apply", "oci", "testdata")
 	read := func(file string) []byte {

@@ -24,7 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/yaml"
 
-	"github.com/jackfield/jackfield/pkg/config"
+	"github.com/jackfield/jackfield/internal/config"
 )
 
 func renderHelm(t *testing.T, values string) []Object {
@@ -569,7 +569,7 @@ func TestSchemaAcceptsPatterns(t *testing.T) {
 	}
 }
 
-// Each mapping of the schema has exactly the keys of the configuration. pkg/config lists these in its
+// Each mapping of the schema has exactly the keys of the configuration. internal/config lists these in its
 // error about an unknown key.
 func TestSchemaHasConfigurationKeys(t *testing.T) {
 	data, err := os.ReadFile(filepath.Join(Chart, "values.schema.json"))

@@ -15,7 +15,7 @@ import (
 	core "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/jackfield/jackfield/pkg/config"
+	"github.com/jackfield/jackfield/internal/config"
 )
 
 // The alert rules and the dashboard in the cluster are the files of deploy/monitoring, unchanged.

@@ -13,7 +13,7 @@ import (
 	"go.podman.io/common/pkg/hooks"
 	current "go.podman.io/common/pkg/hooks/1.0.0"
 
-	"github.com/jackfield/jackfield/pkg/annotation"
+	"github.com/jackfield/jackfield/internal/source/annotation"
 )
 
 // hookFiles writes the hooks.d files of a runtime with the path of an existing program, and returns

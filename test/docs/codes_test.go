@@ -22,9 +22,9 @@ func TestCodesAreDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, tc := range []struct{ dir, typeName, column string }{
-		{"pkg/resolve", "RequestKind", "kind"},
-		{"pkg/resolve", "Outcome", "outcome"},
-		{"pkg/staging", "Reason", "stagingReasonCode"},
+		{"internal/engine", "RequestKind", "kind"},
+		{"internal/engine", "Outcome", "outcome"},
+		{"internal/deliver/staging", "Reason", "stagingReasonCode"},
 	} {
 		want, got := constantsOf(t, tc.dir, tc.typeName), tableColumn(string(data), tc.column)
 		if len(want) == 0 || !slices.Equal(want, got) {

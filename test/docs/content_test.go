@@ -17,7 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/jackfield/jackfield/pkg/config"
+	"github.com/jackfield/jackfield/internal/config"
 )
 
 // knownKeys returns the top-level keys of the configuration file, from the error about an unknown key.

@@ -12,7 +12,7 @@ import (
 
 	nriapi "github.com/containerd/nri/pkg/api"
 
-	"github.com/jackfield/jackfield/pkg/cdiregistry"
+	"github.com/jackfield/jackfield/internal/cdiregistry"
 )
 
 // docs/reference/environment.md describes each environment variable that the programs read.

@@ -62,7 +62,7 @@ func TestVulncheckAcceptsDevicePrograms(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(db, "GO-2026-6238.json"), []byte(entry), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		cmd := exec.CommandContext(t.Context(), "go", "tool", "-modfile=test/tools/go.mod", "govulncheck", "-db=file://"+db, "./pkg/apply/live")
+		cmd := exec.CommandContext(t.Context(), "go", "tool", "-modfile=test/tools/go.mod", "govulncheck", "-db=file://"+db, "./internal/deliver/live")
 		cmd.Dir = top
 		out, err := cmd.CombinedOutput()
 		return string(out), err

@@ -15,8 +15,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/jackfield/jackfield/internal/host/hostfs"
-	podresources "github.com/jackfield/jackfield/pkg/podresources"
-	"github.com/jackfield/jackfield/pkg/podresources/allocation"
+	podresources "github.com/jackfield/jackfield/internal/source/kubelet"
+	"github.com/jackfield/jackfield/internal/source/kubelet/allocation"
 	"github.com/jackfield/jackfield/test/kubelet"
 )
 

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/internal/base/busytest"
-	"github.com/jackfield/jackfield/pkg/cdiregistry"
+	"github.com/jackfield/jackfield/internal/cdiregistry"
 	nritest "github.com/jackfield/jackfield/test/nri"
 	"github.com/jackfield/jackfield/test/vswitch"
 )

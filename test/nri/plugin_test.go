@@ -21,10 +21,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/internal/base/busytest"
+	"github.com/jackfield/jackfield/internal/config"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/internal/telemetry"
 	"github.com/jackfield/jackfield/nri"
-	"github.com/jackfield/jackfield/pkg/config"
 	nritest "github.com/jackfield/jackfield/test/nri"
 	"github.com/jackfield/jackfield/test/ocivalid"
 	"github.com/jackfield/jackfield/test/vswitch"

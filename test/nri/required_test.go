@@ -15,9 +15,9 @@ import (
 	validator "github.com/containerd/nri/plugins/default-validator/builtin"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/jackfield/jackfield/internal/config"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/nri"
-	"github.com/jackfield/jackfield/pkg/config"
 	nritest "github.com/jackfield/jackfield/test/nri"
 
 	"github.com/sirupsen/logrus"

@@ -23,11 +23,11 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/jackfield/jackfield/internal/base/busytest"
+	"github.com/jackfield/jackfield/internal/config"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/internal/status"
 	"github.com/jackfield/jackfield/nri"
 	"github.com/jackfield/jackfield/pkg/cli"
-	"github.com/jackfield/jackfield/pkg/config"
 	nritest "github.com/jackfield/jackfield/test/nri"
 	"github.com/jackfield/jackfield/test/vswitch"
 )

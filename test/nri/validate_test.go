@@ -13,9 +13,9 @@ import (
 	"github.com/sirupsen/logrus"
 	"golang.org/x/sys/unix"
 
+	"github.com/jackfield/jackfield/internal/config"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/nri"
-	"github.com/jackfield/jackfield/pkg/config"
 	nritest "github.com/jackfield/jackfield/test/nri"
 )
 

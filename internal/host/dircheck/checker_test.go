@@ -10,8 +10,8 @@ import (
 	"github.com/containerd/errdefs"
 
 	"github.com/jackfield/jackfield/internal/base/busytest"
+	"github.com/jackfield/jackfield/internal/config"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
-	"github.com/jackfield/jackfield/pkg/config"
 )
 
 // A check that takes too long makes the directory unresponsive until the check ends, also if the

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/internal/claims"
+	"github.com/jackfield/jackfield/internal/deliver/claims"
 	"github.com/jackfield/jackfield/pkg/vswitch"
 	"github.com/jackfield/jackfield/test/e2e"
 	"github.com/jackfield/jackfield/test/e2e/node"

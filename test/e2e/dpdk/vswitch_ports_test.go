@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	nodeconfig "github.com/jackfield/jackfield/pkg/config"
+	nodeconfig "github.com/jackfield/jackfield/internal/config"
 	"github.com/jackfield/jackfield/pkg/vswitch"
 	"github.com/jackfield/jackfield/test/e2e"
 	"github.com/jackfield/jackfield/test/e2e/dpdk"

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackfield/jackfield/internal/config"
 	"github.com/jackfield/jackfield/pkg/cni"
-	"github.com/jackfield/jackfield/pkg/config"
 	"github.com/jackfield/jackfield/pkg/vswitch"
 )
 

@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackfield/jackfield/internal/deliver/staging"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
-	"github.com/jackfield/jackfield/pkg/staging"
 	"github.com/jackfield/jackfield/test/e2e"
 	"github.com/jackfield/jackfield/test/e2e/node"
 	"github.com/jackfield/jackfield/test/vswitch"

@@ -78,7 +78,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 {{- end -}}
 
-{{- /* The configuration with its defaults, which are those of pkg/config. */ -}}
+{{- /* The configuration with its defaults, which are those of internal/config. */ -}}
 {{- define "jackfield.config" -}}
 {{- $defaults := dict
     "cdi" (dict "specDirs" (list "/etc/cdi" "/var/run/cdi"))

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/containerd/errdefs"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/jackfield/jackfield/internal/base/diag"
+	"github.com/jackfield/jackfield/internal/config/policy"
+)
+
+// VswitchType is the program behind a vswitch, and so the protocol of its endpoint.
+type VswitchType string
+
+// The types of vswitches.
+const (
+	VswitchOVS   VswitchType = "ovs"
+	VswitchGrout VswitchType = "grout"
+	VswitchVPP   VswitchType = "vpp"
+)
+
+// Vswitch is a virtual switch on which Jackfield creates ports.
+type Vswitch struct {
+	// Name is the name that networks and policy rules use.
+	Name string
+	Type VswitchType
+	// Endpoint is the host path of the switch's control socket.
+	Endpoint string
+	// Bridges are the names of the bridges, domains or bridge domains on which ports may be created.
+	Bridges []string
+	// Defaults apply where the network does not say.
+	Defaults VswitchDefaults
+	// Grcli is the host path of grout's command; "" for other types.
+	Grcli string
+	// Uplink is the interface of VPP that carries the ports' VLANs; "" for none, and for other types.
+	Uplink string
+	// SocketDir is the host directory in which Open vSwitch creates the sockets of ports on which it listens;
+	// "" for the directory of Endpoint.
+	SocketDir string
+}
+
+// VswitchDefaults are the defaults of a vswitch's ports. Zero values leave the choice to the switch.
+type VswitchDefaults struct {
+	Bridge      string
+	MTU, Queues int
+}
+
+// Vswitch returns the vswitch with the given name. ok is false if the configuration has none.
+func (c *Config) Vswitch(name string) (v Vswitch, ok bool) {
+	i := slices.IndexFunc(c.Vswitches, func(v Vswitch) bool { return v.Name == name })
+	if i < 0 {
+		return Vswitch{}, false
+	}
+	return c.Vswitches[i], true
+}
+
+// FindBridge returns the bridge of a port: the given one, or the vswitch's default for "". The error is
+// errdefs.ErrNotFound where the configuration has no such vswitch, or the vswitch no such bridge.
+func (c *Config) FindBridge(vswitch, bridge string) (string, error) {
+	v, ok := c.Vswitch(vswitch)
+	if !ok {
+		return bridge, fmt.Errorf("vswitch %s is not in the configuration: add it to vswitches: %w", diag.Quote(vswitch), errdefs.ErrNotFound)
+	}
+	bridge = cmp.Or(bridge, v.Defaults.Bridge)
+	if bridge != "" && !slices.Contains(v.Bridges, bridge) {
+		return bridge, fmt.Errorf("vswitch %s has no bridge %s in the configuration: add it to vswitches.%s.bridges%s: %w",
+			diag.Quote(vswitch), diag.Quote(bridge), vswitch, diag.Suggest(bridge, v.Bridges...), errdefs.ErrNotFound)
+	}
+	return bridge, nil
+}
+
+// endpoints are where the switches' control sockets are by default.
+var endpoints = map[VswitchType]string{
+	VswitchOVS: "/run/openvswitch/db.sock", VswitchGrout: "/run/grout.sock", VswitchVPP: "/run/vpp/api.sock",
+}
+
+const defaultGrcli = "/usr/bin/grcli"
+
+// The bounds of a port's MTU, which is that of IPv4, and of its pairs of queues.
+const (
+	minMTU, maxMTU = 68, 65535
+	maxQueues      = 256
+)
+
+func (d *decoder) readVswitches(into *[]Vswitch) reader {
+	first := make(map[string]string) // the field of each name
+	return readItems(d, into, func(at string, element *yaml.Node, v *Vswitch) {
+		ok := d.readObject(at, element,
+			member{"name", d.readText(&v.Name, switchName)},
+			member{"type", readEnum(d, &v.Type, VswitchOVS, VswitchGrout, VswitchVPP)},
+			member{"endpoint", d.readText(&v.Endpoint, socketPath)},
+			member{"bridges", d.readTexts(&v.Bridges, switchName)},
+			member{"defaults", d.readSection(
+				member{"bridge", d.readText(&v.Defaults.Bridge, switchName)},
+				member{"mtu", d.readNumber(&v.Defaults.MTU, minMTU, maxMTU, "")},
+				member{"queues", d.readNumber(&v.Defaults.Queues, 1, maxQueues, "")},
+			)},
+			member{"grcli", d.readText(&v.Grcli, absolute)},
+			member{"uplink", d.readText(&v.Uplink, interfaceOfVPP)},
+			member{"socketDir", d.readText(&v.SocketDir, absolute)},
+		)
+		if ok {
+			d.checkVswitch(at, element, v, first)
+		}
+		v.Endpoint = cmp.Or(v.Endpoint, endpoints[v.Type])
+		if v.Grcli == "" && v.Type == VswitchGrout {
+			v.Grcli = defaultGrcli
+		}
+	})
+}
+
+// checkVswitch checks what concerns more than one key. first has the field of each name so far.
+func (d *decoder) checkVswitch(at string, element *yaml.Node, v *Vswitch, first map[string]string) {
+	fault := func(key, found, rule string) {
+		field := joinPath(at, key)
+		d.addFault(field, d.nodeOf(field, element), found, rule)
+	}
+	switch {
+	case v.Name == "":
+		fault("name", "nothing", "a vswitch has a name and a type")
+	case v.Type == "":
+		fault("type", "nothing", "a vswitch has a name and a type")
+	}
+	if other, twice := first[v.Name]; twice {
+		fault("name", diag.Quote(v.Name), other+" has this name already")
+	} else {
+		first[v.Name] = at
+	}
+	if bridge := v.Defaults.Bridge; bridge != "" && !slices.Contains(v.Bridges, bridge) {
+		fault("defaults.bridge", diag.Quote(bridge), "want one of bridges"+diag.Suggest(bridge, v.Bridges...))
+	}
+	if v.Grcli != "" && v.Type != VswitchGrout {
+		fault("grcli", diag.Quote(v.Grcli), "only a vswitch of type grout has it")
+	}
+	if v.Uplink != "" && v.Type != VswitchVPP {
+		fault("uplink", diag.Quote(v.Uplink), "only a vswitch of type vpp has it")
+	}
+	if v.SocketDir != "" && v.Type != VswitchOVS {
+		fault("socketDir", diag.Quote(v.SocketDir), "only a vswitch of type ovs has it")
+	}
+}
+
+// interfaceOfVPP requires the name of an interface of VPP, such as TenGigabitEthernet3/0/0. It is not a sub-interface, whose
+// name has a dot.
+func interfaceOfVPP(s string) string {
+	ok := s != "" && len(s) <= maxSwitchName && strings.Trim(s, lettersAndDigits+"/_:-") == ""
+	return require(ok, fmt.Sprintf("must be the name of an interface of VPP: 1 to %d letters, digits, '/', '_', ':', '-'", maxSwitchName))
+}
+
+// maxSwitchName is more than the name of a Linux interface, and of any bridge, has.
+const maxSwitchName = 63
+
+const lettersAndDigits = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+
+// switchName requires the name of a vswitch or bridge, which policy rules join with "/".
+func switchName(s string) string {
+	ok := len(s) <= maxSwitchName && strings.Trim(s, lettersAndDigits+"._-") == "" && strings.ContainsAny(s, lettersAndDigits)
+	return require(ok, fmt.Sprintf("want 1 to %d letters, digits, '.', '_', '-', not all of them punctuation", maxSwitchName))
+}
+
+// readPortRule decodes a port, which is a pattern or an object.
+func (d *decoder) readPortRule(at string, element *yaml.Node, p *policy.PortPattern) {
+	if element.Kind != yaml.MappingNode {
+		d.readText(&p.Port, notEmpty)(at, element)
+		return
+	}
+	ok := d.readObject(at, element,
+		member{"port", d.readText(&p.Port, notEmpty)},
+		member{"vlans", d.readVLANs(&p.VLANs)},
+	)
+	if p.Port == "" && ok {
+		d.addFault(at+".port", element, "nothing", "an object has port, a pattern of vswitch/bridge")
+	}
+}
+
+// readVLANs decodes a list of VLANs: numbers, and strings such as "100-199". internal/config/policy checks the bounds.
+func (d *decoder) readVLANs(into *[]string) reader {
+	return func(field string, node *yaml.Node) {
+		d.readList(field, node, func(at string, element *yaml.Node) {
+			if element.Kind == yaml.ScalarNode && element.Tag == "!!int" {
+				*into = append(*into, element.Value)
+				return
+			}
+			if s, ok := d.readString(at, element, notEmpty); ok {
+				*into = append(*into, s)
+			}
+		})
+	}
+}

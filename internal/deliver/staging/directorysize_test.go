@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package staging
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
+
+	"github.com/jackfield/jackfield/internal/deliver/claims"
+	"github.com/jackfield/jackfield/internal/deliver/sockdir"
+	"github.com/jackfield/jackfield/internal/edit"
+)
+
+const testSize = 64 << 10
+
+// newBoundedNode returns a node with a size limit for socket directories.
+func newBoundedNode(t *testing.T) *node {
+	t.Helper()
+	n := newNode(t)
+	n.open(Options{Mode: ModeMount, Watch: true, DirectorySize: testSize})
+	return n
+}
+
+// mountedSockets lists the mount points of file systems that bound directories, and their options.
+func (n *node) mountedSockets() map[string]string {
+	n.t.Helper()
+	data, err := os.ReadFile("/proc/self/mountinfo")
+	must(n.t, err)
+	found := map[string]string{}
+	for line := range strings.Lines(string(data)) {
+		if f := strings.Fields(line); strings.HasPrefix(f[4], n.dir+"/") && strings.Contains(line, " "+sockdir.Source+" ") {
+			found[strings.TrimPrefix(f[4], n.dir)] = f[5]
+		}
+	}
+	return found
+}
+
+// wantNothingLeft fails the test if a mount or a directory is left.
+func (n *node) wantNothingLeft(what string) {
+	n.t.Helper()
+	left, err := os.ReadDir(n.path("run/vsw"))
+	must(n.t, err)
+	if m := n.mountedSockets(); len(m) > 0 || len(left) > 0 {
+		n.t.Errorf("%s: left mounts %v, directories %v", what, m, left)
+	}
+}
+
+func identityAt(t *testing.T, path string) claims.Identity {
+	t.Helper()
+	var st unix.Stat_t
+	must(t, unix.Lstat(path, &st))
+	return claims.Identity{Device: uint64(st.Dev), Inode: st.Ino}
+}
+
+// A directory for an application's sockets is a small file system on the host, on which
+// set-uid programs and device nodes have no effect, and which the container sees.
+func TestDirectoryIsBounded(t *testing.T) {
+	n := newBoundedNode(t)
+	c := newServer("c1", "s1", "a/b")
+	c.SocketDirs[0].At, c.SocketDirs[0].Access.User = "net/net1", &edit.User{UID: 1234, GID: 1235}
+	must(t, n.Prepare(c))
+	own := n.path("run/vsw/a/b")
+	options := n.mountedSockets()["/run/vsw/a/b"]
+	for _, want := range []string{"nosuid", "nodev", "noexec"} {
+		if !slices.Contains(strings.Split(options, ","), want) {
+			t.Errorf("on the host: mount options %q, want %s", options, want)
+		}
+	}
+	var st unix.Stat_t
+	must(t, unix.Stat(own, &st))
+	if st.Uid != 1234 || st.Gid != 1235 || st.Mode&0o7777 != 0o755 {
+		t.Errorf("directory has owner %d:%d and mode %o", st.Uid, st.Gid, st.Mode)
+	}
+	inside := filepath.Join(n.containersDir(), "c1", "net/net1")
+	if identityAt(t, inside) != identityAt(t, own) {
+		t.Error("container and host have different directories")
+	}
+	err := os.WriteFile(filepath.Join(inside, "fill"), make([]byte, 4*testSize), 0o600)
+	if !errors.Is(err, unix.ENOSPC) {
+		t.Errorf("the container writes four times the size: %v", err)
+	}
+	must(t, os.Remove(filepath.Join(inside, "fill")))
+	for i := range 2048 {
+		if err = unix.Mkdir(filepath.Join(inside, "d"+string(rune('a'+i%26))+strings.Repeat("x", i/26)), 0o700); err != nil {
+			break
+		}
+	}
+	if !errors.Is(err, unix.ENOSPC) {
+		t.Errorf("the container creates 2048 directories: %v", err)
+	}
+	must(t, os.WriteFile(n.path("run/vsw/other"), make([]byte, 4*testSize), 0o600)) // the socket root has room
+	must(t, os.Remove(n.path("run/vsw/other")))
+
+	second := newServer("c2", "s1", "a/b")
+	second.SocketDirs[0].At = "net/net1"
+	must(t, n.Prepare(second))
+	if identityAt(t, filepath.Join(n.containersDir(), "c2", "net/net1")) != identityAt(t, own) {
+		t.Errorf("the sandbox's second container has another directory; mounts %v", n.mountedSockets())
+	}
+	if err := n.Prepare(newServer("c3", "s2", "a/b")); !errdefs.IsConflict(err) {
+		t.Errorf("another sandbox: %v", err)
+	}
+	if state, err := FindSocketDir(n.host, n.hostDir, "", "s1", "/run/vsw", "a/b"); state != edit.OwnDir || err != nil {
+		t.Errorf("the directory has state %v, %v", state, err)
+	}
+	must(t, n.RemoveSandbox("s1"))
+	must(t, n.RemoveSandbox("s2"))
+	n.wantNothingLeft("after the sandbox")
+}
+
+// The start of the next process removes a pod's bounded directory, even without a size limit.
+func TestBoundedDirectoryIsRemovedByTheNextProcess(t *testing.T) {
+	n := newBoundedNode(t)
+	must(t, n.Prepare(newServer("c1", "s1", "a/b")))
+	must(t, os.WriteFile(n.path("run/vsw/a/b/app.sock"), nil, 0o600))
+	n.open(Options{Mode: ModeMount, Watch: true})
+	must(t, n.Retain(time.Time{}, func(string) bool { return false }, func(string) bool { return false }))
+	n.wantNothingLeft("after Retain")
+}
+
+// Another process's mount on the directory is neither unmounted nor emptied.
+func TestForeignMountOnBoundedDirectoryStays(t *testing.T) {
+	n := newBoundedNode(t)
+	must(t, n.Prepare(newServer("c1", "s1", "a")))
+	must(t, unix.Mount(sockdir.Source, n.path("run/vsw/a"), "tmpfs", 0, ""))
+	must(t, os.WriteFile(n.path("run/vsw/a/precious"), nil, 0o600))
+	_ = n.RemoveSandbox("s1")
+	if !exists(n.path("run/vsw/a/precious")) {
+		t.Error("a foreign mount was unmounted or emptied")
+	}
+}
+
+// A process that was killed before the record of the file system, or between the record and the
+// mount, leaves nothing that the end of the sandbox does not remove; and the sandbox's next
+// container gets a bounded directory.
+func TestBoundedDirectoryAfterCrash(t *testing.T) {
+	steps := map[string]func(n *node){
+		"created": func(*node) {},
+		"recorded": func(n *node) {
+			must(n.t, n.claims.SetCreated("/run/vsw/a", identityAt(n.t, n.path("run/vsw/a")), &claims.Identity{Device: 1, Inode: 1}))
+		},
+	}
+	for name, crash := range steps {
+		for _, again := range []bool{false, true} {
+			n := newBoundedNode(t)
+			c := newServer("c1", "s1", "a")
+			must(t, n.locked(func() error { return n.recordContainer(&c) }))
+			must(t, n.markClaimed("s1"))
+			_, _, err := n.claims.ClaimDirectory("/run/vsw/a", n.holder("s1"))
+			must(t, err)
+			must(t, n.recordCreatedDir("s1", createdDir{Root: "/run/vsw", Rel: "a"}, true))
+			must(t, os.Mkdir(n.path("run/vsw/a"), 0o755))
+			crash(n)
+			n.open(Options{Mode: ModeMount, Watch: true, DirectorySize: testSize})
+			if again {
+				must(t, n.Prepare(newServer("c2", "s1", "a")))
+				if len(n.mountedSockets()) != 1 {
+					t.Errorf("%s: the next container's directory is not bounded", name)
+				}
+			}
+			must(t, n.RemoveSandbox("s1"))
+			n.wantNothingLeft(name)
+		}
+	}
+}
+
+// A process that does not see the mount does not deliver the directory below it.
+func TestUnseenMountIsRefused(t *testing.T) {
+	n := newBoundedNode(t)
+	must(t, n.Prepare(newServer("c1", "s1", "a")))
+	must(t, unix.Unmount(n.path("run/vsw/a"), unix.MNT_DETACH))
+	n.open(Options{Mode: ModeMount, Watch: true})
+	if err := n.Prepare(newServer("c2", "s1", "a")); !errdefs.IsFailedPrecondition(err) || !strings.Contains(err.Error(), "HostToContainer") {
+		t.Errorf("got %v", err)
+	}
+	must(t, n.RemoveSandbox("s1"))
+	n.wantNothingLeft("after the sandbox")
+}
+
+// Without a size, and where mounts do not reach the host, directories are plain. The
+// risks of the root are reported then, and not where directories are bounded.
+func TestDirectoryIsPlain(t *testing.T) {
+	n := newNode(t)
+	must(t, n.Prepare(newServer("c1", "s1", "a")))
+	if m := n.mountedSockets(); len(m) > 0 {
+		t.Errorf("no size: mounts %v", m)
+	}
+	roots := []string{"/run/vsw"}
+	if risks := CheckRootMounts(n.host, "/run/jackfield", roots, true); len(risks) > 0 {
+		t.Errorf("bounded: %+v", risks)
+	}
+	must(t, unix.Mount("test", n.path("run/vsw"), "tmpfs", 0, ""))
+	must(t, unix.Mount("", n.path("run/vsw"), "", unix.MS_PRIVATE, ""))
+	n.open(Options{Mode: ModeMount, Watch: true, DirectorySize: testSize})
+	must(t, n.Prepare(newServer("c2", "s2", "b/c")))
+	if m := n.mountedSockets(); len(m) > 0 || !exists(n.path("run/vsw/b/c")) {
+		t.Errorf("not shared: mounts %v", m)
+	}
+	risks := CheckRootMounts(n.host, "/run/jackfield", roots, true)
+	if len(risks) != 1 || !strings.Contains(risks[0].Remedy, "Bidirectional") {
+		t.Errorf("not shared: risks %+v", risks)
+	}
+	must(t, n.RemoveSandbox("s2"))
+	n.wantNothingLeft("after the sandbox")
+}

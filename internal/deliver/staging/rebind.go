@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package staging
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
+
+	"github.com/jackfield/jackfield/internal/deliver/claims"
+)
+
+// Rebound is a socket that was re-created and rebound.
+type Rebound struct {
+	Socket     string        // host path
+	Containers int           // in how many it was bound
+	Again      int           // in how many of them in place of an earlier socket
+	Took       time.Duration // from the watcher's event to the last container
+	// Throttled means that the socket caused log lines a moment ago: count it, and do not log
+	// it.
+	Throttled bool
+}
+
+// onSocketEvent checks a socket that may have been re-created, or whose permissions may have
+// changed, and rebinds it. A socket that was removed stays bound until there is a new one: an
+// application learns more from a refused connection than from a missing socket.
+func (s *Store) onSocketEvent(src *hostSocket) {
+	defer func() {
+		if r := recover(); r != nil {
+			s.reportWatchFailure(fmt.Errorf("rebind socket %q: internal error: %v: %w\n%s", src.socket.HostPath(), r, errdefs.ErrInternal, debug.Stack()))
+		}
+	}()
+	began := time.Now()
+	bound, tenant, err := s.rebind(src)
+	failed := err != nil && !errdefs.IsNotFound(err)
+	s.mu.Lock()
+	s.updateWatcher(src, tenant)
+	if !failed && bound.containers == 0 {
+		s.mu.Unlock()
+		return
+	}
+	suppress, suppressed := src.throttle.countLine(time.Now(), tenant, failed)
+	s.mu.Unlock()
+	if failed && !suppress {
+		s.reportFailure(withSuppressed(fmt.Errorf("rebind socket %q: %w", src.socket.HostPath(), err), suppressed))
+	}
+	if bound.containers > 0 && s.opts.Events != nil {
+		s.opts.Events.Rebound(Rebound{Socket: src.socket.HostPath(), Containers: bound.containers, Again: bound.again,
+			Took: time.Since(began), Throttled: suppress})
+	}
+}
+
+// bindings counts the containers in which a socket was bound, and those of them that had an earlier one.
+type bindings struct{ containers, again int }
+
+// rebind binds a socket in every container that has none or an older one at its place. It returns in
+// how many, and whether a tenant can write a directory on the way to the socket.
+func (s *Store) rebind(src *hostSocket) (bound bindings, tenant bool, err error) {
+	src.checking.Lock()
+	defer src.checking.Unlock()
+	// Without the store's lock: the host's file systems may be slow.
+	fd, err := s.openSocket(&src.socket)
+	claimants := s.claims.Claimants(src.socket.HostPath())
+	tenant = claimants.HasAny()
+	if err != nil {
+		return bindings{}, tenant, err
+	}
+	defer unix.Close(fd)
+	err = s.locked(func() (err error) {
+		bound, err = s.rebindAll(src, fd, claimants)
+		return err
+	})
+	if err != nil && isUnlinked(fd) {
+		// The watcher reports the next socket.
+		err = errdefs.ErrNotFound.WithMessage(fmt.Sprintf("%q was removed meanwhile", src.socket.HostPath()))
+	}
+	return bound, tenant, err
+}
+
+// rebindAll binds the socket of a descriptor in all its containers. The lock is held.
+func (s *Store) rebindAll(src *hostSocket, fd int, claimants claims.Claimants) (bindings, error) {
+	var errs []error
+	var places []bindPlace
+	var rights []rightsRequest
+	for _, id := range slices.Sorted(maps.Keys(src.containers)) {
+		if s.isRemoved(id) {
+			continue
+		}
+		r := src.containers[id]
+		for i := range r.Sockets {
+			k := &r.Sockets[i]
+			if k.HostPath() != src.socket.HostPath() {
+				continue
+			}
+			if err := claimants.Check(r.SandboxID); err != nil {
+				errs = append(errs, withOrigin(k.From, err))
+				continue
+			}
+			for _, at := range k.At {
+				places = append(places, bindPlace{container: id, target: filepath.Join(s.containersDir(), id, at), from: k.From})
+			}
+			if err := setSocketLabel(&k.Access, fd); err != nil {
+				errs = append(errs, withOrigin(k.From, err))
+			}
+			if needsGrant(&k.Access) {
+				rights = append(rights, rightsRequest{record: s.recordName(r.SandboxID, id), access: &k.Access, from: k.From})
+			}
+		}
+	}
+	// Grant access before binding, so that an application can connect at once.
+	if len(rights) > 0 {
+		errs = append(errs, s.grantToAll(&src.socket, fd, rights))
+	}
+	had := make(map[string]bool) // containers with an earlier socket
+	for _, p := range places {
+		if _, ok := boundSocket(p.target); ok {
+			had[p.container] = true
+		}
+	}
+	rebound, err := replaceMounts(fd, places)
+	bound := bindings{containers: len(rebound)}
+	for id := range rebound {
+		if had[id] {
+			bound.again++
+			src.containers[id].rebinds[src.socket.HostPath()]++
+		}
+	}
+	return bound, errors.Join(append(errs, err)...)
+}

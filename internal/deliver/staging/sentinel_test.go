@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package staging
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/containerd/errdefs"
+
+	"github.com/jackfield/jackfield/internal/edit"
+	"github.com/jackfield/jackfield/internal/host/hostfs"
+)
+
+// The reason why mounts are not used is errdefs.ErrFailedPrecondition, and its text does not
+// contain the sentinel.
+func TestReasonsAgainstMountsAreFailedPreconditions(t *testing.T) {
+	dir := t.TempDir()
+	host, err := hostfs.New(dir)
+	must(t, err)
+	s := &Store{host: host}
+	err = s.makeSharedMount()
+	if !errdefs.IsFailedPrecondition(err) || err.Error() != "host paths are taken below "+dir {
+		t.Errorf("below another root: %v", err)
+	}
+	if err := checkHostMountNamespace(); err != nil && (!errdefs.IsFailedPrecondition(err) || err.Error() != "the process has a mount namespace of its own") {
+		t.Errorf("in a private mount namespace: %v", err)
+	}
+}
+
+func TestErrorsOfAccessHaveSentinels(t *testing.T) {
+	a := edit.Access{User: &edit.User{UID: 1}}
+	if _, err := grantIn(&a, ownership{}, edit.ByGroup, "socket", connectRights); !errors.Is(err, errdefs.ErrFailedPrecondition) {
+		t.Errorf("group of the host: %v", err)
+	}
+	if _, err := decodeACL([]byte{9, 0, 0, 0}); !errors.Is(err, errdefs.ErrNotImplemented) {
+		t.Errorf("ACL of another version: %v", err)
+	}
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"strings"
+
+	"github.com/jackfield/jackfield/internal/config/policy"
+	"github.com/jackfield/jackfield/internal/edit"
+	"github.com/jackfield/jackfield/internal/source/attachment"
+)
+
+// Request is one container about to be created, as an adapter sees it.
+type Request struct {
+	SandboxID, ContainerID string
+	Namespace, Pod, PodUID string
+	Container              string // its name in the pod
+	RuntimeHandler         string
+	HandlerUnknown         bool              // the runtime handler is unknown
+	LabelsUnknown          bool              // the labels of the pod are unknown
+	Image                  string            // as the runtime names it; "" if unknown
+	Labels, Annotations    map[string]string // of the pod
+	User                   *User             // nil if unknown
+	UserNS                 *UserNS           // nil if it is the host's
+	Have                   edit.Existing     // what the container has without Jackfield
+	HostIPC                bool              // the pod shares the host's IPC namespace
+	Args                   []string          // of its process
+	ContainerAnnotations   map[string]string // its own, in addition to the pod's
+	CDIDevices             []string          // qualified names that the adapter passes
+	// CanDeliver returns why the adapter cannot deliver the set's edits of a request (by
+	// Origin.Request), or nil. It is nil for an adapter that delivers everything. It is called
+	// for optional requests, which are then skipped; for required ones the adapter itself fails.
+	CanDeliver func(set *edit.Set, request string) error
+	// FromManifest is set where Explain is asked about a manifest, which does not have the variables that the kubelet adds. Where there is no kubelet
+	// to ask either, Explain does not check resources. Without a sandbox it does not check the networks that an annotation lists.
+	FromManifest bool
+	// HasSocket reports whether a running container has a socket of the host, by its root,
+	// symlinks resolved, and the path below it; nil for none. A running container keeps what it
+	// was granted.
+	HasSocket func(root, rel string) bool
+	// View returns the present devices.json of a running container; nil for none.
+	View func() []byte
+}
+
+// User is the container's process user, as it is numbered in its user namespace.
+type User struct{ UID, GID uint32 }
+
+// Name is the container's name for messages.
+func (r *Request) Name() string {
+	return strings.Trim(r.Namespace+"/"+r.Pod+"/"+r.Container, "/")
+}
+
+// HasDeviceMetadata reports whether the container has a mount of metadata of a resource claim. It
+// reads nothing.
+func (r *Request) HasDeviceMetadata() bool { return len(query(r).MetadataFiles) > 0 }
+
+// Subject returns the request's container as the subject of policy.
+func Subject(req *Request) policy.Subject {
+	return policy.Subject{Namespace: req.Namespace, Pod: req.Pod, Container: req.Container, Labels: req.Labels,
+		RuntimeHandler: req.RuntimeHandler, LabelsUnknown: req.LabelsUnknown, HandlerUnknown: req.HandlerUnknown, Image: req.Image}
+}
+
+// query returns the request's container as a query for its attachments.
+func query(req *Request) attachment.Query {
+	q := attachment.Query{
+		SandboxID: req.SandboxID, Namespace: req.Namespace, Pod: req.Pod, Container: req.Container,
+		Networks: req.Annotations[attachment.NetworksAnnotation], Env: req.Have.Env,
+	}
+	for _, m := range req.Have.Mounts {
+		if attachment.IsMetadataMount(m.Destination) {
+			q.MetadataFiles = append(q.MetadataFiles, m.Source)
+		}
+	}
+	return q
+}

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attachment
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/jackfield/jackfield/internal/base/diag"
+	"github.com/jackfield/jackfield/internal/source/kubelet/allocation"
+	"github.com/jackfield/jackfield/pkg/deviceinfo"
+)
+
+// kubeletAnswer returns the kubelet's answer. The first call asks the kubelet.
+func (s *Search) kubeletAnswer() *allocationAnswer {
+	if s.answer == nil {
+		s.answer = s.queryKubelet(s.ctx, s.q)
+	}
+	return s.answer
+}
+
+// holder is a container of the pod to which the kubelet allocated a device.
+type holder struct {
+	container string
+	resource  string         // "" for a device of a claim
+	id        string         // device plugin's ID
+	device    string         // device of id: a PCI address or the name of a vDPA device
+	claimed   *claimedDevice // of a resource claim; nil for others
+	byName    bool           // id is of the vDPA device itself, not of its PCI function
+}
+
+// holdersOf returns the containers to which the kubelet allocated a device, this container
+// first.
+func (s *Search) holdersOf(a *Attachment, d device) ([]holder, error) {
+	answer := s.kubeletAnswer()
+	var all []holder
+	// A container that is not listed has no devices and no name.
+	order := append([]allocation.Container{answer.container}, answer.pod...)
+	for i, c := range order {
+		if i > 0 && c.Name == answer.container.Name {
+			continue
+		}
+		for _, r := range c.Resources {
+			for _, id := range r.IDs {
+				h, ok, err := s.matchesDevice(a, r.Name, id, d)
+				if err != nil {
+					return nil, err
+				}
+				if ok {
+					h.container = c.Name
+					all = append(all, h)
+				}
+			}
+		}
+		for _, cl := range c.Claims {
+			claimed := s.describeClaimed(cl)
+			ok, err := claimed.isDevice(d)
+			if err != nil {
+				return nil, err
+			}
+			if !ok || c.Name == s.q.Container && !s.isUsed(&claimed) {
+				continue
+			}
+			h := holder{container: c.Name, id: cl.Device, device: d.pci, claimed: &claimed, byName: cl.Device == d.sysfsName()}
+			if h.byName {
+				h.device = d.sysfsName()
+			}
+			all = append(all, h)
+		}
+	}
+	if d.vdpa == "" {
+		return all, nil
+	}
+	// Several vDPA devices can share a PCI function, so a container with the vDPA device
+	// itself comes before a container with the function.
+	if exact := slices.DeleteFunc(slices.Clone(all), func(h holder) bool { return !h.byName }); len(exact) > 0 {
+		return exact, nil
+	}
+	return all, nil
+}
+
+// matchesDevice reports whether a device plugin's ID is of device d. The plugin's file
+// decides if it exists; otherwise the ID itself does.
+func (s *Search) matchesDevice(a *Attachment, resource, id string, d device) (h holder, ok bool, err error) {
+	h = holder{resource: resource, id: id, device: canonicalID(id), byName: id == d.vdpa}
+	direct := d.matchesID(id)
+	if !direct && isPCIAddress(id) && d.pci != "" {
+		return h, false, nil // another function
+	}
+	p := s.readPluginFile(resource, id)
+	other, described := deviceOf(p.info)
+	switch {
+	case !described:
+		return h, direct, nil
+	case other.isSame(d):
+		if h.byName = other.vdpa == d.vdpa; !direct {
+			h.device = other.sysfsName()
+		}
+		return h, true, nil
+	case direct:
+		return h, false, &ConflictError{On: deviceQuestion(a), First: Claim{a.File, d.String()}, Second: Claim{p.path, other.String()}, Hint: hintRecreate}
+	}
+	return h, false, nil
+}
+
+// findVariable returns the variable of the container's environment that has a device, and
+// the device's ID there.
+func (s *Search) findVariable(a *Attachment, d device) (v variable, id string, ok bool) {
+	for _, v := range s.env {
+		for _, id := range v.ids {
+			if d.matchesID(id) {
+				return v, id, true
+			}
+			if isPCIAddress(id) && d.pci != "" {
+				continue
+			}
+			resource := s.resourceOf(v)
+			if resource == "" {
+				continue
+			}
+			if h, ok, err := s.matchesDevice(a, resource, id, d); ok && err == nil {
+				return v, h.id, true
+			}
+		}
+	}
+	return variable{}, "", false
+}
+
+// findOwner sets the owner of the attachment's device.
+func (s *Search) findOwner(a *Attachment) {
+	d, ok := deviceOf(a.Info)
+	if !ok || a.Err != nil || s.q.Wanted != nil && !s.q.Wanted(a) {
+		return
+	}
+	switch answer := s.kubeletAnswer(); {
+	case answer.err != nil:
+		a.reject(fmt.Errorf("find the owner of %s: %w", d, answer.err))
+		return
+	case answer.answered:
+		s.setOwnerFromKubelet(a, d)
+	default:
+		s.setOwnerFromEnvironment(a, d)
+	}
+	if a.Owner == OwnedHere {
+		s.addFromInfoVariable(a)
+	}
+}
+
+const hintForged = "remove the variable from the pod's spec: device plugins set it"
+
+// setOwnerFromKubelet sets the owner by the kubelet's answer, which alone decides. An
+// environment that contradicts it is a conflict.
+func (s *Search) setOwnerFromKubelet(a *Attachment, d device) {
+	answer := s.kubeletAnswer()
+	hs, err := s.holdersOf(a, d)
+	if err != nil {
+		a.reject(err)
+		return
+	}
+	v, id, claimed := s.findVariable(a, d)
+	switch {
+	case len(hs) > 0 && hs[0].container == s.q.Container:
+		h := hs[0]
+		a.Owner, a.OwnerFrom, a.DeviceID, a.Device = OwnedHere, answer.source, h.id, h.device
+		if h.resource != "" {
+			a.Resource = h.resource
+		} else if err := s.setClaimed(a, h.claimed, d); err != nil {
+			a.reject(err)
+			return
+		}
+		for _, other := range hs[1:] {
+			if other.container != s.q.Container {
+				a.Notes = append(a.Notes, fmt.Sprintf("the kubelet also allocated the device to container %q", other.container))
+				break
+			}
+		}
+	case claimed && answer.listed:
+		says := "it is allocated to no container of the pod"
+		if len(hs) > 0 {
+			says = fmt.Sprintf("it is container %q's", hs[0].container)
+		}
+		a.reject(&ConflictError{On: "whose " + d.String() + " is", Second: Claim{answer.source, says}, Hint: hintForged,
+			First: Claim{FromEnvironment(v.name), fmt.Sprintf("device %s is this container's", diag.Quote(id))}})
+		return
+	case len(hs) > 0:
+		a.Owner, a.OwnerFrom, a.DeviceID = OwnedElsewhere, answer.source, hs[0].id
+		if hs[0].resource != "" {
+			a.Resource = hs[0].resource
+		}
+		a.Notes = append(a.Notes, fmt.Sprintf("the kubelet allocated the device to container %q", hs[0].container))
+	default:
+		a.Notes = append(a.Notes, "the kubelet allocated the device to no container of the pod")
+	}
+	if !answer.listed {
+		a.Notes = append(a.Notes, unlisted)
+	}
+}
+
+// setClaimed notes that the attachment's device is one of a resource claim. The metadata of the
+// claim must describe it as the network's sources do.
+func (s *Search) setClaimed(a *Attachment, c *claimedDevice, d device) error {
+	a.Notes = append(a.Notes, "the device is one of resource claim "+diag.Quote(c.Namespace+"/"+c.Claim))
+	if c.meta == nil || c.meta.VhostUserPath == "" { // else it describes a socket, and the function may be its switch's
+		if err := s.compareWithClaim(a, &c.ClaimedDevice, d.String()); err != nil {
+			return err
+		}
+	}
+	claimed := c.ClaimedDevice
+	a.Claimed = &claimed
+	return nil
+}
+
+const unlisted = "the kubelet does not list this container, because it lists no init container and no ephemeral container: none of the pod's devices is delivered to it"
+
+// setOwnerFromEnvironment sets the owner if there is no kubelet to ask, and none is required.
+func (s *Search) setOwnerFromEnvironment(a *Attachment, d device) {
+	v, id, ok := s.findVariable(a, d)
+	if !ok {
+		a.Notes = append(a.Notes, "the kubelet has no socket to ask, and no variable "+envPrefix+"* of the container has the device")
+		return
+	}
+	a.DeviceID, a.Device = id, canonicalID(id)
+	if !d.matchesID(id) {
+		a.Device = d.sysfsName() // the device plugin's file says so
+	}
+	s.trustVariable(a, v)
+}
+
+// trustVariable makes this container the owner, because a variable of it has the device.
+func (s *Search) trustVariable(a *Attachment, v variable) {
+	a.Owner, a.OwnerFrom = OwnedHere, FromEnvironment(v.name)
+	if a.Resource == "" || envKey(a.Resource) != v.key {
+		a.Resource = s.resourceOf(v)
+	}
+	a.Notes = append(a.Notes, "the kubelet has no socket to ask: "+v.name+" of the container is trusted, although a pod's author can set it too")
+}
+
+// addFromInfoVariable completes the device of this container from PCIDEVICE_*_INFO:
+// sriov-network-device-plugin writes no vhost-net into device-info, and without device-info
+// no RDMA device.
+func (s *Search) addFromInfoVariable(a *Attachment) {
+	for _, v := range s.env {
+		e, ok := v.info[canonicalID(a.DeviceID)]
+		if !ok {
+			continue
+		}
+		a.Announced = e.nodes
+		if a.Info.Type != deviceinfo.TypePCI {
+			return
+		}
+		set := func(field *string, key, value string) {
+			if *field == "" && value != "" {
+				*field = value
+				a.Notes = append(a.Notes, fmt.Sprintf("pci.%s is from %s: %s", key, envPrefix+v.key+infoSuffix, diag.Quote(value)))
+			}
+		}
+		set(&a.Info.PCI.VhostNet, "vhost-net", e.vhostNet)
+		set(&a.Info.PCI.RDMADevice, "rdma-device", e.rdma)
+		return
+	}
+}

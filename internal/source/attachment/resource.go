@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attachment
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/containerd/errdefs"
+
+	"github.com/jackfield/jackfield/internal/base/diag"
+	"github.com/jackfield/jackfield/internal/source/kubelet/allocation"
+)
+
+// Resource returns the devices of an extended resource that are allocated to the container,
+// or the device with the given ID, as the device plugin's files describe them (Device
+// Information Specification, §4.1). The error is errdefs.ErrNotFound for a resource or
+// device that is not allocated to the container, and a *ConflictError if the container's
+// environment contradicts the kubelet. Other errors are those of asking the kubelet.
+func (s *Search) Resource(resource, id string) ([]Attachment, error) {
+	ids, err := s.allocatedIDs(resource)
+	if err != nil {
+		if u, ok := errors.AsType[*UnlistedError](err); ok {
+			u.Holders = s.containersWith(resource, id)
+		}
+		return nil, err
+	}
+	if id != "" {
+		i := slices.IndexFunc(ids, func(have string) bool { return canonicalID(have) == canonicalID(id) })
+		if i < 0 {
+			hint := diag.MalformedPCIAddress(id)
+			if hint != "" {
+				hint = "; " + hint
+			}
+			return nil, fmt.Errorf("resource %q: device %q is not allocated to the container, which has %s%s: %w",
+				resource, id, strings.Join(ids, ", "), hint, errdefs.ErrNotFound)
+		}
+		ids = ids[i : i+1]
+	}
+	out := make([]Attachment, 0, len(ids))
+	for _, id := range ids {
+		a, ok := s.describeAllocated(resource, id)
+		if !ok {
+			p := s.readPluginFile(resource, id)
+			a.File = p.path
+			a.Err = fmt.Errorf("device %q of resource %q: the device plugin wrote no device-info file %q, and the ID is not a PCI address: %w",
+				id, resource, p.path, errdefs.ErrNotFound)
+		}
+		s.markOwned(&a)
+		out = append(out, a)
+	}
+	return out, nil
+}
+
+// containersWith returns the pod's containers that have a resource, or the device of it with
+// the given ID.
+func (s *Search) containersWith(resource, id string) (names []string) {
+	for _, c := range s.kubeletAnswer().pod {
+		ids := c.IDs(resource)
+		if id != "" && containsID(ids, id) || id == "" && len(ids) > 0 {
+			names = append(names, c.Name)
+		}
+	}
+	return names
+}
+
+// allocatedIDs returns the IDs of a resource that are allocated to the container.
+func (s *Search) allocatedIDs(resource string) ([]string, error) {
+	answer := s.kubeletAnswer()
+	v, claimed := s.env.variableOf(resource)
+	switch {
+	case answer.err != nil && answer.absent:
+		return nil, &UnansweredError{fmt.Errorf("resource %q: %w", resource, answer.err)}
+	case answer.err != nil:
+		return nil, fmt.Errorf("resource %q: %w", resource, answer.err)
+	case !answer.answered && claimed:
+		return v.ids, nil
+	case !answer.answered:
+		return nil, &UnansweredError{fmt.Errorf("resource %q: none of it is allocated to the container (there is no variable %s, and the kubelet has no socket to ask); "+
+			"request it under resources.limits: %w", resource, envPrefix+envKey(resource), errdefs.ErrNotFound)}
+	case !answer.listed:
+		return nil, &UnlistedError{Resource: resource, Claimed: claimed}
+	}
+	ids := answer.container.IDs(resource)
+	for _, id := range v.ids {
+		if !s.isAllocated(id) {
+			return nil, s.forgedError(v, id)
+		}
+	}
+	if claim := extendedResourceClaim(answer.container.Claims); len(ids) == 0 && claim != "" {
+		return nil, fmt.Errorf("resource %q: the kubelet lists no device IDs, but resource claim %q, which Kubernetes created for extended resources of a DRA driver: "+
+			"remove \"resource:%s\" from the annotation; the driver injects the devices, and a rule can grant what their metadata describes; "+
+			"to request one of several, use a ResourceClaim under resourceClaims in place of resources.limits: %w", resource, claim, resource, errdefs.ErrNotFound)
+	}
+	if len(ids) == 0 {
+		return nil, fmt.Errorf("resource %q: the kubelet allocated none of it to the container; request it under resources.limits: %w", resource, errdefs.ErrNotFound)
+	}
+	return ids, nil
+}
+
+// extendedResourceClaim returns the claim that Kubernetes created for a pod's extended resources (KEP-5004), "" for none. Its
+// name is generated from <pod>-extended-resources-. The kubelet's answer does not have the names of the resources.
+func extendedResourceClaim(claims []allocation.ClaimDevice) string {
+	for _, cl := range claims {
+		if strings.Contains(cl.Claim, "-extended-resources-") {
+			return cl.Namespace + "/" + cl.Claim
+		}
+	}
+	return ""
+}
+
+// isAllocated reports whether the kubelet allocated a device to the container, from any
+// resource and under any ID.
+func (s *Search) isAllocated(id string) bool {
+	for _, r := range s.answer.container.Resources {
+		if containsID(r.IDs, id) {
+			return true
+		}
+		for _, have := range r.IDs {
+			if isPCIAddress(have) {
+				continue
+			}
+			if d, ok := deviceOf(s.readPluginFile(r.Name, have).info); ok && d.matchesID(id) {
+				return true
+			}
+		}
+	}
+	return slices.ContainsFunc(s.answer.container.Claims, func(cl allocation.ClaimDevice) bool {
+		if !isPCIAddress(id) {
+			return cl.Device == id
+		}
+		c := s.describeClaimed(cl)
+		ok, err := c.isDevice(device{pci: canonicalID(id)})
+		return ok && err == nil
+	})
+}
+
+// forgedError returns the error for a device that the environment has and the kubelet did not
+// allocate.
+func (s *Search) forgedError(v variable, id string) error {
+	says := "it is allocated to no container of the pod"
+	for _, c := range s.answer.pod {
+		for _, r := range c.Resources {
+			if containsID(r.IDs, id) {
+				says = fmt.Sprintf("it is container %q's", c.Name)
+			}
+		}
+	}
+	return &ConflictError{On: "whose device " + diag.Quote(id) + " is",
+		First: Claim{FromEnvironment(v.name), "it is this container's"}, Second: Claim{s.answer.source, says}, Hint: hintForged}
+}
+
+// markOwned completes a device that is allocated to this container.
+func (s *Search) markOwned(a *Attachment) {
+	d, ok := deviceOf(a.Info)
+	a.Owner, a.OwnerFrom = OwnedHere, s.kubeletAnswer().source
+	if a.Device = canonicalID(a.DeviceID); ok && !d.matchesID(a.DeviceID) {
+		a.Device = d.sysfsName()
+	}
+	if !s.kubeletAnswer().answered {
+		if v, ok := s.env.variableNaming(a.DeviceID, a.Resource); ok {
+			s.trustVariable(a, v)
+		}
+	}
+	if ok {
+		s.addFromInfoVariable(a)
+	}
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kubelet
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	v1 "k8s.io/kubelet/pkg/apis/podresources/v1"
+
+	"github.com/jackfield/jackfield/internal/base/diag"
+	"github.com/jackfield/jackfield/internal/host/hostfs"
+	"github.com/jackfield/jackfield/internal/source/kubelet/allocation"
+)
+
+const (
+	// maxAnswer bounds a message, in bytes, as Multus and Kubernetes' own clients do. A list has an entry for each device
+	// ID of the node, and some device plugins have one for each MiB of memory. The client decodes a message whole.
+	maxAnswer = 16 << 20
+	// maxAttempts bounds the connections of one request. The second one is for a kubelet
+	// that restarts during the request.
+	maxAttempts = 2
+	// throttleDelay is the delay before a call that the kubelet's rate limit refused is
+	// repeated.
+	throttleDelay = 100 * time.Millisecond
+)
+
+// QueryPod returns what the kubelet behind socket, a host path, allocated to the pod's containers. It
+// returns when ctx ends, even if the kubelet is unresponsive. A container that calls it mounts the
+// socket's directory, because a restarted kubelet re-creates the socket. It is safe for concurrent use.
+// The error wraps a [diag.Diagnostic] of the socket and one of:
+//
+//	errdefs.ErrNotFound            the kubelet does not know the pod (yet)
+//	errdefs.ErrUnavailable         no socket, or no kubelet behind it
+//	errdefs.ErrPermissionDenied    the socket cannot be opened
+//	errdefs.ErrInvalidArgument     the arguments, the socket file or the answer are invalid
+//	errdefs.ErrConflict            the answer lists the pod or a container twice
+//	errdefs.ErrResourceExhausted   the answer is too large, or the kubelet's rate limit refuses
+//	context.DeadlineExceeded       no answer in time
+//	context.Canceled               the caller canceled
+//	errdefs.ErrUnknown             the kubelet refused for another reason
+func QueryPod(ctx context.Context, host hostfs.Root, socket, namespace, name string) (allocation.Allocation, error) {
+	q := query{namespace: namespace, name: name, socket: socket}
+	if namespace == "" || name == "" || max(len(namespace), len(name)) > maxText {
+		q.namespace, q.name = diag.Excerpt(namespace, 64), diag.Excerpt(name, 64)
+		return nil, q.newError(errdefs.ErrInvalidArgument, "", "a pod needs a namespace and a name, of at most %d bytes each", maxText)
+	}
+	for attempt := 1; ; attempt++ {
+		conn, err := dialSocket(ctx, host, socket)
+		switch {
+		case ctx.Err() != nil:
+			return nil, q.callFailed(status.FromContextError(ctx.Err()).Err())
+		case err != nil:
+			return nil, q.dialFailed(err)
+		}
+		answer, err := listPods(ctx, conn)
+		if err == nil {
+			return q.findPod(answer)
+		}
+		if err = q.callFailed(err); attempt == maxAttempts || !errdefs.IsUnavailable(err) || ctx.Err() != nil {
+			return nil, err
+		}
+	}
+}
+
+// dialSocket connects to the socket. A file of another type is not opened, and symlinks are
+// resolved below the host root.
+func dialSocket(ctx context.Context, host hostfs.Root, socket string) (net.Conn, error) {
+	f, err := host.Open(socket, unix.O_PATH)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return nil, err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFSOCK {
+		return nil, fmt.Errorf("it is a %s, not a socket: %w", hostfs.TypeName(st.Mode), errdefs.ErrInvalidArgument)
+	}
+	// The path of the descriptor has no limit of 107 bytes.
+	return (&net.Dialer{}).DialContext(ctx, "unix", hostfs.DescriptorPath(int(f.Fd())))
+}
+
+// listPods calls List over an open connection, and closes the connection. A call that the kubelet's
+// rate limit refuses is repeated.
+func listPods(ctx context.Context, conn net.Conn) (*v1.ListPodResourcesResponse, error) {
+	defer conn.Close()
+	var used atomic.Bool
+	client, err := grpc.NewClient("passthrough:///kubelet",
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
+			if used.Swap(true) {
+				return nil, net.ErrClosed // a broken connection fails the call
+			}
+			return conn, nil
+		}),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)),
+		grpc.WithAuthority("localhost"),
+		grpc.WithNoProxy(), grpc.WithDisableRetry(), grpc.WithDisableServiceConfig(), grpc.WithDisableHealthCheck(),
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	lister := v1.NewPodResourcesListerClient(client)
+	for {
+		answer, err := lister.List(ctx, &v1.ListPodResourcesRequest{})
+		if status.Code(err) != codes.ResourceExhausted || isTooLarge(err) {
+			return answer, err
+		}
+		select {
+		case <-time.After(throttleDelay):
+		case <-ctx.Done():
+			return nil, err
+		}
+	}
+}
