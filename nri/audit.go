@@ -16,8 +16,8 @@ import (
 	"github.com/jackfield/jackfield/internal/base/diag"
 	"github.com/jackfield/jackfield/internal/base/linequeue"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
-	"github.com/jackfield/jackfield/internal/status"
-	"github.com/jackfield/jackfield/internal/telemetry"
+	"github.com/jackfield/jackfield/internal/report/status"
+	"github.com/jackfield/jackfield/internal/report/telemetry"
 )
 
 // writeAudit adds a line to the audit file. repeats is how often the same refusal came since its last line.

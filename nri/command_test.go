@@ -21,7 +21,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/jackfield/jackfield/internal/base/busytest"
-	"github.com/jackfield/jackfield/internal/status"
+	"github.com/jackfield/jackfield/internal/report/status"
 )
 
 // The log levels are those of the usage; the logger has more.

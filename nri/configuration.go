@@ -21,9 +21,9 @@ import (
 	"github.com/jackfield/jackfield/internal/engine"
 	"github.com/jackfield/jackfield/internal/host/dircheck"
 	"github.com/jackfield/jackfield/internal/host/filewatch"
+	"github.com/jackfield/jackfield/internal/report/status"
 	"github.com/jackfield/jackfield/internal/source/hooksd"
 	"github.com/jackfield/jackfield/internal/source/kubelet"
-	"github.com/jackfield/jackfield/internal/status"
 )
 
 const (

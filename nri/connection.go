@@ -25,7 +25,7 @@ import (
 	"github.com/jackfield/jackfield/internal/deliver/nri/capability"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/internal/host/watch"
-	"github.com/jackfield/jackfield/internal/status"
+	"github.com/jackfield/jackfield/internal/report/status"
 )
 
 // A container that is created while the plugin is not connected comes up without its devices.

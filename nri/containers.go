@@ -10,7 +10,7 @@ import (
 
 	"github.com/containerd/nri/pkg/api"
 
-	"github.com/jackfield/jackfield/internal/status"
+	"github.com/jackfield/jackfield/internal/report/status"
 )
 
 // containerTable has the sandboxes and containers that live: all that the runtime reported when the

@@ -16,7 +16,7 @@ import (
 
 	"github.com/jackfield/jackfield/internal/base/busytest"
 	"github.com/jackfield/jackfield/internal/deliver/claims"
-	"github.com/jackfield/jackfield/internal/telemetry"
+	"github.com/jackfield/jackfield/internal/report/telemetry"
 )
 
 const vswYAML = `

@@ -18,7 +18,7 @@ import (
 	"github.com/jackfield/jackfield/internal/deliver/nri/capability"
 	"github.com/jackfield/jackfield/internal/deliver/staging"
 	"github.com/jackfield/jackfield/internal/engine"
-	"github.com/jackfield/jackfield/internal/telemetry"
+	"github.com/jackfield/jackfield/internal/report/telemetry"
 )
 
 // timeCall counts a call of the runtime and measures its time until end. Every handler starts with

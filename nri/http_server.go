@@ -27,8 +27,8 @@ import (
 	"github.com/jackfield/jackfield/internal/deliver/staging"
 	"github.com/jackfield/jackfield/internal/engine"
 	"github.com/jackfield/jackfield/internal/host/httpserver"
-	"github.com/jackfield/jackfield/internal/status"
-	"github.com/jackfield/jackfield/internal/telemetry"
+	"github.com/jackfield/jackfield/internal/report/status"
+	"github.com/jackfield/jackfield/internal/report/telemetry"
 )
 
 const (

@@ -14,8 +14,8 @@ import (
 	"github.com/jackfield/jackfield/internal/config/policy"
 	"github.com/jackfield/jackfield/internal/edit"
 	"github.com/jackfield/jackfield/internal/engine"
-	"github.com/jackfield/jackfield/internal/status"
-	"github.com/jackfield/jackfield/internal/telemetry"
+	"github.com/jackfield/jackfield/internal/report/status"
+	"github.com/jackfield/jackfield/internal/report/telemetry"
 )
 
 // The outcome of each request goes to the metrics, the log, the status and the audit file.

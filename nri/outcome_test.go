@@ -11,7 +11,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/jackfield/jackfield/internal/engine"
-	"github.com/jackfield/jackfield/internal/telemetry"
+	"github.com/jackfield/jackfield/internal/report/telemetry"
 )
 
 // A pod's author chooses how many optional requests fail, but not how many lines are logged.

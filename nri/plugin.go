@@ -22,7 +22,7 @@ import (
 	"github.com/jackfield/jackfield/internal/host/dircheck"
 	"github.com/jackfield/jackfield/internal/host/filewatch"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
-	"github.com/jackfield/jackfield/internal/telemetry"
+	"github.com/jackfield/jackfield/internal/report/telemetry"
 )
 
 // Options configure a Plugin. The zero value is a plugin on this host with the default

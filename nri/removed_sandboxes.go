@@ -13,10 +13,10 @@ import (
 
 	"github.com/sirupsen/logrus"
 
-	"github.com/jackfield/jackfield/internal/attach"
+	"github.com/jackfield/jackfield/internal/adapter/cni"
 	"github.com/jackfield/jackfield/internal/base/diag"
-	"github.com/jackfield/jackfield/internal/cnirecord"
-	"github.com/jackfield/jackfield/pkg/cni"
+	"github.com/jackfield/jackfield/internal/port/attach"
+	"github.com/jackfield/jackfield/internal/port/record"
 )
 
 const (

@@ -18,8 +18,8 @@ import (
 	"github.com/jackfield/jackfield/internal/config"
 	"github.com/jackfield/jackfield/internal/deliver/staging"
 	"github.com/jackfield/jackfield/internal/host/dircheck"
-	"github.com/jackfield/jackfield/internal/status"
-	"github.com/jackfield/jackfield/internal/telemetry"
+	"github.com/jackfield/jackfield/internal/report/status"
+	"github.com/jackfield/jackfield/internal/report/telemetry"
 )
 
 // stateDirTimeout is how long the start waits for the state directory.

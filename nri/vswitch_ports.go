@@ -10,12 +10,12 @@ import (
 
 	"github.com/sirupsen/logrus"
 
-	"github.com/jackfield/jackfield/internal/cnirecord"
 	"github.com/jackfield/jackfield/internal/config"
-	"github.com/jackfield/jackfield/internal/portreconcile"
-	"github.com/jackfield/jackfield/internal/status"
-	"github.com/jackfield/jackfield/internal/vswitchdriver"
-	"github.com/jackfield/jackfield/pkg/vswitch"
+	"github.com/jackfield/jackfield/internal/port/reconcile"
+	"github.com/jackfield/jackfield/internal/port/record"
+	"github.com/jackfield/jackfield/internal/port/vswitch"
+	"github.com/jackfield/jackfield/internal/port/vswitchdriver"
+	"github.com/jackfield/jackfield/internal/report/status"
 )
 
 // vswitchPorts has the ports of living pods re-created that a vswitch has lost. The work is done

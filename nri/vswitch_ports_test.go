@@ -10,8 +10,8 @@ import (
 
 	"github.com/sirupsen/logrus"
 
-	"github.com/jackfield/jackfield/internal/portreconcile"
-	"github.com/jackfield/jackfield/pkg/vswitch"
+	"github.com/jackfield/jackfield/internal/port/reconcile"
+	"github.com/jackfield/jackfield/internal/port/vswitch"
 )
 
 func (h *reloadHost) portReconciler() *reconcile.Reconciler {

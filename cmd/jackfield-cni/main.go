@@ -7,7 +7,7 @@ import (
 	"context"
 	"os"
 
-	"github.com/jackfield/jackfield/pkg/cni"
+	"github.com/jackfield/jackfield/internal/adapter/cni"
 )
 
 // main leaves signals to the kernel: a runtime that gives up kills its plugins, and a DEL undoes what was done by then.

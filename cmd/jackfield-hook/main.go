@@ -9,7 +9,7 @@ import (
 	"runtime/debug"
 	"time"
 
-	"github.com/jackfield/jackfield/pkg/hook"
+	"github.com/jackfield/jackfield/internal/adapter/hook"
 )
 
 func main() {

@@ -9,7 +9,7 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/jackfield/jackfield/pkg/netavark"
+	"github.com/jackfield/jackfield/internal/adapter/netavark"
 )
 
 // main leaves signals to the kernel: a teardown removes what a killed setup created.

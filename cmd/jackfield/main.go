@@ -11,9 +11,9 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"github.com/jackfield/jackfield/internal/adapter/cli"
+	"github.com/jackfield/jackfield/internal/adapter/hook"
 	"github.com/jackfield/jackfield/internal/source/kubelet"
-	"github.com/jackfield/jackfield/pkg/cli"
-	"github.com/jackfield/jackfield/pkg/hook"
 )
 
 func main() { os.Exit(run()) }

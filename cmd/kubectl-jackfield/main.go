@@ -8,7 +8,7 @@ import (
 	"os"
 	"os/signal"
 
-	"github.com/jackfield/jackfield/internal/kubectlplugin"
+	"github.com/jackfield/jackfield/internal/adapter/kubectl"
 )
 
 func main() { os.Exit(run()) }

@@ -24,7 +24,7 @@ import (
 	"github.com/jackfield/jackfield/internal/edit"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/internal/host/sysfstest"
-	"github.com/jackfield/jackfield/pkg/vswitch"
+	"github.com/jackfield/jackfield/internal/port/vswitch"
 )
 
 const rules = `

@@ -10,7 +10,7 @@ import (
 
 	"github.com/jackfield/jackfield/internal/config/policy"
 	"github.com/jackfield/jackfield/internal/edit"
-	"github.com/jackfield/jackfield/pkg/vswitch"
+	"github.com/jackfield/jackfield/internal/port/vswitch"
 )
 
 // grantSocket asks policy for the socket under each spelling of its path, and for a named socket

@@ -34,7 +34,7 @@ var leaves = map[string][]string{
 	"deploy/artifact":                    nil,
 	"deploy/image":                       {"deploy/artifact"},
 	"internal/base/busytest":             nil,
-	"internal/telemetry":                 {"internal/host/dircheck", "internal/status", "internal/cdiregistry"},
+	"internal/report/telemetry":          {"internal/host/dircheck", "internal/report/status", "internal/cdiregistry"},
 	"internal/host/httpserver":           nil,
 	"internal/base/linequeue":            nil,
 	"internal/host/privilege":            nil,
@@ -59,36 +59,36 @@ var leaves = map[string][]string{
 	"internal/host/watch":                nil,
 	"internal/source/devicemetadata":     nil,
 	"internal/deliver/claims":            nil,
-	"internal/cnirecord":                 {"pkg/deviceinfo", "pkg/vswitch"},
-	"internal/attach": {"internal/deliver/claims", "internal/cnirecord", "internal/base/quantity", "internal/deliver/sockdir", "internal/vswitchdriver",
-		"internal/source/attachment", "internal/config", "pkg/deviceinfo", "pkg/devices", "internal/config/policy", "internal/host/sysfs", "pkg/vswitch"},
+	"internal/port/record":               {"pkg/deviceinfo", "internal/port/vswitch"},
+	"internal/port/attach": {"internal/deliver/claims", "internal/port/record", "internal/base/quantity", "internal/deliver/sockdir", "internal/port/vswitchdriver",
+		"internal/source/attachment", "internal/config", "pkg/deviceinfo", "pkg/devices", "internal/config/policy", "internal/host/sysfs", "internal/port/vswitch"},
 	"internal/deliver/sockdir":       {"internal/deliver/claims"},
 	"internal/deliver/staging":       {"internal/edit", "internal/host/watch", "internal/deliver/claims", "internal/deliver/sockdir"},
-	"internal/status":                {"internal/config/policy"},
+	"internal/report/status":         {"internal/config/policy"},
 	"internal/source/hooksd":         {"internal/source/hooksd/ocihook"},
 	"internal/source/hooksd/ocihook": nil,
 	"internal/config/runtimeconfig":  nil,
-	"pkg/vswitch":                    nil,
-	"internal/manifest":              {"internal/source/annotation", "internal/source/attachment", "pkg/cni", "internal/config", "internal/edit", "internal/config/policy", "internal/engine"},
-	"internal/explain": {"internal/edit/cdiedits", "internal/source/devicemetadata", "internal/manifest", "internal/source/annotation", "internal/deliver/nri/capability", "internal/source/attachment",
+	"internal/port/vswitch":          nil,
+	"internal/report/manifest":       {"internal/source/annotation", "internal/source/attachment", "internal/adapter/cni", "internal/config", "internal/edit", "internal/config/policy", "internal/engine"},
+	"internal/report/explain": {"internal/edit/cdiedits", "internal/source/devicemetadata", "internal/report/manifest", "internal/source/annotation", "internal/deliver/nri/capability", "internal/source/attachment",
 		"internal/cdiregistry", "internal/config", "pkg/deviceinfo", "internal/edit", "internal/source/hooksd", "internal/source/kubelet", "internal/config/policy", "internal/engine", "internal/deliver/staging"},
-	"internal/policyeval":        {"internal/manifest", "internal/status", "internal/source/annotation", "internal/config", "internal/config/policy", "internal/engine"},
-	"pkg/vswitch/grout":          {"pkg/vswitch"},
-	"internal/portreconcile":     {"internal/cnirecord", "internal/status", "pkg/vswitch"},
-	"pkg/vswitch/vpp":            {"pkg/vswitch"},
-	"pkg/vswitch/ovs":            {"pkg/vswitch"},
-	"internal/vswitchdriver":     {"internal/config", "pkg/vswitch", "pkg/vswitch/grout", "pkg/vswitch/ovs", "pkg/vswitch/vpp"},
-	"internal/config/rootless":   {"internal/config"},
-	"internal/orphans":           {"internal/cdiregistry", "pkg/deviceinfo"},
-	"internal/validate":          {"internal/source/devicemetadata", "internal/base/glob", "internal/manifest", "internal/vswitchdriver", "internal/cdiregistry", "pkg/cni", "internal/config", "pkg/deviceinfo", "internal/source/hooksd"},
-	"internal/source/attachment": {"internal/source/devicemetadata", "pkg/deviceinfo", "pkg/devices", "internal/source/kubelet/allocation"},
+	"internal/report/policyeval":  {"internal/report/manifest", "internal/report/status", "internal/source/annotation", "internal/config", "internal/config/policy", "internal/engine"},
+	"internal/port/vswitch/grout": {"internal/port/vswitch"},
+	"internal/port/reconcile":     {"internal/port/record", "internal/report/status", "internal/port/vswitch"},
+	"internal/port/vswitch/vpp":   {"internal/port/vswitch"},
+	"internal/port/vswitch/ovs":   {"internal/port/vswitch"},
+	"internal/port/vswitchdriver": {"internal/config", "internal/port/vswitch", "internal/port/vswitch/grout", "internal/port/vswitch/ovs", "internal/port/vswitch/vpp"},
+	"internal/config/rootless":    {"internal/config"},
+	"internal/report/orphans":     {"internal/cdiregistry", "pkg/deviceinfo"},
+	"internal/report/validate":    {"internal/source/devicemetadata", "internal/base/glob", "internal/report/manifest", "internal/port/vswitchdriver", "internal/cdiregistry", "internal/adapter/cni", "internal/config", "pkg/deviceinfo", "internal/source/hooksd"},
+	"internal/source/attachment":  {"internal/source/devicemetadata", "pkg/deviceinfo", "pkg/devices", "internal/source/kubelet/allocation"},
 }
 
 // floor is the shared machinery that every leaf and every applier may import.
 var floor = []string{"internal/host/hostfs", "internal/base/deadline", "internal/base/diag", "internal/host/watch", "internal/base/jsontree", "internal/base/name", "internal/base/mountopt", "internal/base/reserved", "internal/host/trust"}
 
 // adapters are the packages that may log and count.
-var adapters = []string{"nri", "pkg/cli", "pkg/hook", "pkg/cni", "pkg/netavark"}
+var adapters = []string{"nri", "internal/adapter/cli", "internal/adapter/hook", "internal/adapter/cni", "internal/adapter/netavark"}
 
 func listPackages(t *testing.T) []pkg {
 	t.Helper()
@@ -130,7 +130,7 @@ func importFault(from, to, imp string, ours bool) string {
 	allowed, leaf := leaves[from]
 	applier := strings.HasPrefix(from, "pkg/apply/")
 	adapter := slices.Contains(adapters, from)
-	core := from == "internal/engine" || from == "internal/doctor"
+	core := from == "internal/engine" || from == "internal/report/doctor"
 	command := strings.HasPrefix(from, "cmd/")
 	switch {
 	case strings.HasPrefix(imp, "github.com/sirupsen/logrus") && !adapter && !command:
@@ -141,11 +141,11 @@ func importFault(from, to, imp string, ours bool) string {
 		return "only tests import it"
 	case strings.HasPrefix(from, "pkg/") && (to == "nri" || strings.HasPrefix(to, "cmd/")):
 		return "nothing under pkg/ imports the NRI plugin or a command"
-	case to == "internal/telemetry" && !adapter && !command:
+	case to == "internal/report/telemetry" && !adapter && !command:
 		return "only adapters and commands count"
 	case from == "cmd/jackfield-run" && (to == "pkg/devices" || to == "internal/base/version"):
 		return "" // it runs in containers
-	case from == "cmd/kubectl-jackfield" && to == "internal/kubectlplugin", from == "internal/kubectlplugin" && to == "internal/base/version":
+	case from == "cmd/kubectl-jackfield" && to == "internal/adapter/kubectl", from == "internal/adapter/kubectl" && to == "internal/base/version":
 		return "" // they run on users' machines
 	case command && !slices.Contains(adapters, to) && to != "internal/source/kubelet":
 		return "a command imports its adapter and what it passes to it"

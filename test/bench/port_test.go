@@ -14,13 +14,13 @@ import (
 	"time"
 
 	"github.com/jackfield/jackfield/internal/base/busytest"
-	"github.com/jackfield/jackfield/internal/cnirecord"
 	"github.com/jackfield/jackfield/internal/config"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
-	"github.com/jackfield/jackfield/internal/portreconcile"
+	"github.com/jackfield/jackfield/internal/port/reconcile"
+	"github.com/jackfield/jackfield/internal/port/record"
+	"github.com/jackfield/jackfield/internal/port/vswitch"
+	driver "github.com/jackfield/jackfield/internal/port/vswitch/ovs"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
-	"github.com/jackfield/jackfield/pkg/vswitch"
-	driver "github.com/jackfield/jackfield/pkg/vswitch/ovs"
 	"github.com/jackfield/jackfield/test/e2e/jail"
 	"github.com/jackfield/jackfield/test/ovs"
 )

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/jackfield/jackfield/internal/attach"
+	"github.com/jackfield/jackfield/internal/port/attach"
 )
 
 // However many ADDs of a pod run at the same time, it gets no more ports than the policy allows, and another pod gets its own.

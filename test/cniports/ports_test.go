@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/jackfield/jackfield/internal/base/busytest"
-	"github.com/jackfield/jackfield/pkg/vswitch"
+	"github.com/jackfield/jackfield/internal/port/vswitch"
 )
 
 func portName(container string) string {

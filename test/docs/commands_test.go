@@ -14,9 +14,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/jackfield/jackfield/internal/kubectlplugin"
+	"github.com/jackfield/jackfield/internal/adapter/cli"
+	"github.com/jackfield/jackfield/internal/adapter/kubectl"
 	"github.com/jackfield/jackfield/nri"
-	"github.com/jackfield/jackfield/pkg/cli"
 )
 
 // programs returns the commands whose documented command lines are checked.

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/jackfield/jackfield/internal/status"
+	"github.com/jackfield/jackfield/internal/report/status"
 	"github.com/jackfield/jackfield/test/e2e"
 	"github.com/jackfield/jackfield/test/e2e/node"
 	"github.com/jackfield/jackfield/test/vswitch"

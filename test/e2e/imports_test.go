@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/jackfield/jackfield/pkg/cli"
+	"github.com/jackfield/jackfield/internal/adapter/cli"
 	"github.com/jackfield/jackfield/test/e2e"
 	"github.com/jackfield/jackfield/test/e2e/node"
 )

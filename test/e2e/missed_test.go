@@ -11,7 +11,7 @@ import (
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/jackfield/jackfield/internal/status"
+	"github.com/jackfield/jackfield/internal/report/status"
 	"github.com/jackfield/jackfield/test/e2e"
 	"github.com/jackfield/jackfield/test/e2e/node"
 )

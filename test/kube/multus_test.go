@@ -14,7 +14,7 @@ import (
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	vswitchport "github.com/jackfield/jackfield/pkg/vswitch"
+	vswitchport "github.com/jackfield/jackfield/internal/port/vswitch"
 	"github.com/jackfield/jackfield/test/e2e/grout"
 	"github.com/jackfield/jackfield/test/multus"
 	"github.com/jackfield/jackfield/test/ovs"

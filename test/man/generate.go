@@ -21,8 +21,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
 
+	"github.com/jackfield/jackfield/internal/adapter/cli"
 	"github.com/jackfield/jackfield/nri"
-	"github.com/jackfield/jackfield/pkg/cli"
 )
 
 // date is the date of all pages. It is fixed, so that the pages change only with their content.

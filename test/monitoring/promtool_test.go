@@ -21,8 +21,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/jackfield/jackfield/internal/cdiregistry"
-	"github.com/jackfield/jackfield/internal/status"
-	"github.com/jackfield/jackfield/internal/telemetry"
+	"github.com/jackfield/jackfield/internal/report/status"
+	"github.com/jackfield/jackfield/internal/report/telemetry"
 	"github.com/jackfield/jackfield/test/parts"
 )
 

@@ -20,9 +20,9 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/jackfield/jackfield/internal/adapter/cli"
 	"github.com/jackfield/jackfield/internal/base/busytest"
-	"github.com/jackfield/jackfield/internal/status"
-	"github.com/jackfield/jackfield/pkg/cli"
+	"github.com/jackfield/jackfield/internal/report/status"
 	nritest "github.com/jackfield/jackfield/test/nri"
 	"github.com/jackfield/jackfield/test/vswitch"
 )

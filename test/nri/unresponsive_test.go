@@ -17,10 +17,10 @@ import (
 	"github.com/containerd/nri/pkg/api"
 	"github.com/sirupsen/logrus"
 
+	"github.com/jackfield/jackfield/internal/adapter/cli"
 	"github.com/jackfield/jackfield/internal/base/busytest"
 	"github.com/jackfield/jackfield/internal/config"
 	"github.com/jackfield/jackfield/nri"
-	"github.com/jackfield/jackfield/pkg/cli"
 	"github.com/jackfield/jackfield/test/hangfs"
 	nritest "github.com/jackfield/jackfield/test/nri"
 	"github.com/jackfield/jackfield/test/vswitch"

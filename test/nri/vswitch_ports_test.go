@@ -10,11 +10,11 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/jackfield/jackfield/internal/cnirecord"
-	"github.com/jackfield/jackfield/internal/status"
-	"github.com/jackfield/jackfield/pkg/cli"
+	"github.com/jackfield/jackfield/internal/adapter/cli"
+	"github.com/jackfield/jackfield/internal/port/record"
+	pkgvswitch "github.com/jackfield/jackfield/internal/port/vswitch"
+	"github.com/jackfield/jackfield/internal/report/status"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
-	pkgvswitch "github.com/jackfield/jackfield/pkg/vswitch"
 	nritest "github.com/jackfield/jackfield/test/nri"
 	"github.com/jackfield/jackfield/test/ovs"
 )

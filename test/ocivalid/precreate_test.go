@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/jackfield/jackfield/pkg/hook"
+	"github.com/jackfield/jackfield/internal/adapter/hook"
 	"github.com/jackfield/jackfield/test/ocivalid"
 )
 

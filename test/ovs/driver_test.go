@@ -17,8 +17,8 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/jackfield/jackfield/pkg/vswitch"
-	driver "github.com/jackfield/jackfield/pkg/vswitch/ovs"
+	"github.com/jackfield/jackfield/internal/port/vswitch"
+	driver "github.com/jackfield/jackfield/internal/port/vswitch/ovs"
 )
 
 func newDriver(s *Switch) *driver.Driver {

@@ -16,11 +16,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackfield/jackfield/internal/cnirecord"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
-	"github.com/jackfield/jackfield/internal/portreconcile"
+	"github.com/jackfield/jackfield/internal/port/reconcile"
+	"github.com/jackfield/jackfield/internal/port/record"
+	"github.com/jackfield/jackfield/internal/port/vswitch"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
-	"github.com/jackfield/jackfield/pkg/vswitch"
 )
 
 // node has the records of some living sandboxes, and reconciles their ports.

@@ -17,7 +17,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/pkg/cli"
+	"github.com/jackfield/jackfield/internal/adapter/cli"
 )
 
 // On the node of testdata/docs, each command in a block marked "console" prints the output below it.

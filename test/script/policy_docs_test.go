@@ -10,7 +10,7 @@ import (
 	"regexp"
 	"testing"
 
-	"github.com/jackfield/jackfield/pkg/cli"
+	"github.com/jackfield/jackfield/internal/adapter/cli"
 )
 
 // The test cases of docs/reference/policy.md pass with its first example.

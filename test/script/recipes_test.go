@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/jackfield/jackfield/pkg/cli"
+	"github.com/jackfield/jackfield/internal/adapter/cli"
 )
 
 // Each recipe of the page is a valid configuration. It passes the test cases in the file of

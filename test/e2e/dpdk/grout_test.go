@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackfield/jackfield/pkg/vswitch"
-	driver "github.com/jackfield/jackfield/pkg/vswitch/grout"
+	"github.com/jackfield/jackfield/internal/port/vswitch"
+	driver "github.com/jackfield/jackfield/internal/port/vswitch/grout"
 	"github.com/jackfield/jackfield/test/e2e"
 	"github.com/jackfield/jackfield/test/e2e/dpdk"
 	"github.com/jackfield/jackfield/test/e2e/grout"

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	nodeconfig "github.com/jackfield/jackfield/internal/config"
-	"github.com/jackfield/jackfield/pkg/vswitch"
+	"github.com/jackfield/jackfield/internal/port/vswitch"
 	"github.com/jackfield/jackfield/test/e2e"
 	"github.com/jackfield/jackfield/test/e2e/dpdk"
 	"github.com/jackfield/jackfield/test/e2e/node"

@@ -12,9 +12,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackfield/jackfield/internal/adapter/cni"
 	"github.com/jackfield/jackfield/internal/config"
-	"github.com/jackfield/jackfield/pkg/cni"
-	"github.com/jackfield/jackfield/pkg/vswitch"
+	"github.com/jackfield/jackfield/internal/port/vswitch"
 )
 
 // The CNI plugin creates ports of both types, with a socket of grout or of the application.

@@ -19,8 +19,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/pkg/vswitch"
-	driver "github.com/jackfield/jackfield/pkg/vswitch/grout"
+	"github.com/jackfield/jackfield/internal/port/vswitch"
+	driver "github.com/jackfield/jackfield/internal/port/vswitch/grout"
 	"github.com/jackfield/jackfield/test/e2e/grout"
 )
 

@@ -12,7 +12,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/jackfield/jackfield/pkg/cni"
+	"github.com/jackfield/jackfield/internal/adapter/cni"
 )
 
 // page is the how-to, whose commands, configuration and networks are run here.

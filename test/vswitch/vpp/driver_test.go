@@ -19,8 +19,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/jackfield/jackfield/pkg/vswitch"
-	driver "github.com/jackfield/jackfield/pkg/vswitch/vpp"
+	"github.com/jackfield/jackfield/internal/port/vswitch"
+	driver "github.com/jackfield/jackfield/internal/port/vswitch/vpp"
 	"github.com/jackfield/jackfield/test/vswitch/vpp"
 )
 

@@ -13,8 +13,8 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/jackfield/jackfield/internal/adapter/cni"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
-	"github.com/jackfield/jackfield/pkg/cni"
 	"github.com/jackfield/jackfield/test/vswitch/vpp"
 )
 

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"github.com/spf13/cobra"
+
+	"github.com/jackfield/jackfield/internal/base/diag"
+	"github.com/jackfield/jackfield/internal/host/hostfs"
+	"github.com/jackfield/jackfield/internal/port/record"
+	"github.com/jackfield/jackfield/internal/report/manifest"
+	"github.com/jackfield/jackfield/internal/report/orphans"
+	"github.com/jackfield/jackfield/pkg/deviceinfo"
+)
+
+const infoCleanLong = `clean removes device-info files in one of three forms, and prints the path of
+each file that it removes. --dry-run prints the same and removes nothing.
+
+  --sandbox-id ID            files of a sandbox that is gone, as at CNI DEL (§4.2.1)
+  --resource R --device ID   file of a device, as its plugin stops (§4.1.1)
+  --orphans                  files of network attachments of all sandboxes that are gone
+
+For --orphans, --keep-sandboxes names the sandboxes that live: a comma list, or -
+for standard input. A file is removed only if its name has the ID of a sandbox (64
+hexadecimal digits, as containerd and CRI-O have it), if no ID to keep begins that
+ID, and if the file is older than --older-than, which protects a sandbox that was
+created after the list. An empty list is refused: a failed command prints one.`
+
+// device is a device as its device plugin names it.
+type device struct{ resource, id string }
+
+func (d *device) addFlags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&d.resource, "resource", "", "`name` of the extended resource, such as intel.com/sriov")
+	cmd.Flags().StringVar(&d.id, "device", "", "`ID` of the device, as the device plugin names it")
+}
+
+func (d *device) checkFlags(cmd *cobra.Command) error {
+	switch {
+	case d.resource == "":
+		return usagef(cmd, "--resource is missing")
+	case d.id == "":
+		return usagef(cmd, "--device is missing")
+	}
+	return nil
+}
+
+func infoCleanCommand(env Env) *cobra.Command {
+	var (
+		n hostFlags
+		c cleanCommand
+	)
+	cmd := &cobra.Command{
+		Use:   "clean {--sandbox-id ID | --resource NAME --device ID | --orphans --keep-sandboxes ID,...}",
+		Short: "Remove device-info files of sandboxes and devices that are gone",
+		Long:  infoCleanLong,
+		Example: "  jackfield deviceinfo clean --sandbox-id ID\n" +
+			"  crictl pods -q |\n" +
+			"      jackfield deviceinfo clean --orphans --keep-sandboxes - --dry-run",
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := c.checkFlags(cmd); err != nil {
+				return err
+			}
+			local, err := n.openNode(cmd)
+			if err != nil {
+				return err
+			}
+			c.env, c.localNode = env, local
+			switch {
+			case c.orphans:
+				return c.removeOrphans(cmd)
+			case c.sandbox != "":
+				return c.removeSandbox()
+			}
+			return c.removeDevice()
+		},
+	}
+	cmd.Flags().StringVar(&c.sandbox, "sandbox-id", "", "`ID` of a sandbox that is gone")
+	c.device.addFlags(cmd)
+	cmd.Flags().BoolVar(&c.orphans, "orphans", false, "the files of all sandboxes that are not to be kept")
+	cmd.Flags().StringSliceVar(&c.keep, "keep-sandboxes", nil, "`IDs` of the sandboxes that live, - for standard input")
+	cmd.Flags().DurationVar(&c.age, "older-than", orphans.DefaultAge, "with --orphans, remove only files that are older than this `DURATION`")
+	cmd.Flags().BoolVar(&c.dryRun, "dry-run", false, "print what would be removed, and remove nothing")
+	n.addFlags(cmd)
+	return cmd
+}
+
+type cleanCommand struct {
+	env Env
+	localNode
+	sandbox string
+	device  device
+	orphans bool
+	keep    []string
+	age     time.Duration
+	dryRun  bool
+}
+
+// checkFlags accepts exactly one of the three forms, with all flags it needs.
+func (c *cleanCommand) checkFlags(cmd *cobra.Command) error {
+	byDevice := c.device.resource != "" || c.device.id != ""
+	forms := 0
+	for _, form := range []bool{c.sandbox != "", byDevice, c.orphans} {
+		if form {
+			forms++
+		}
+	}
+	switch {
+	case forms != 1:
+		return usagef(cmd, "must have one of --sandbox-id, --resource with --device, and --orphans")
+	case byDevice:
+		return c.device.checkFlags(cmd)
+	case !c.orphans && (c.keep != nil || cmd.Flags().Changed("older-than")):
+		return usagef(cmd, "--keep-sandboxes and --older-than go with --orphans only")
+	case c.orphans && c.keep == nil:
+		return usagef(cmd, "--orphans wants --keep-sandboxes: the IDs of the sandboxes that live")
+	case c.age < 0:
+		return usagef(cmd, "--older-than: invalid value %s: must not be negative", c.age)
+	}
+	return nil
+}
+
+func (c *cleanCommand) removeSandbox() error {
+	entries, err := deviceinfo.ReadSandbox(c.host, c.cfg.DeviceInfo.CNIDir, c.sandbox)
+	var files []string
+	for _, e := range entries {
+		files = append(files, e.File)
+	}
+	slices.Sort(files)
+	if !c.dryRun {
+		files, err = c.cniDir().RemoveSandbox(c.sandbox)
+	}
+	err = errors.Join(err, printPaths(c.env, files...))
+	if err == nil && len(files) == 0 {
+		c.env.message("no device-info files of sandbox %s in %s", c.sandbox, c.cfg.DeviceInfo.CNIDir)
+	}
+	return err
+}
+
+func (c *cleanCommand) removeDevice() error {
+	file, err := c.devicePluginDir().Path(c.device.resource, c.device.id)
+	if err != nil {
+		return err
+	}
+	if _, err := c.host.Lstat(file); errdefs.IsNotFound(err) {
+		c.env.message("no device-info file %s", file)
+		return nil
+	}
+	if !c.dryRun {
+		if err := c.devicePluginDir().Remove(c.device.resource, c.device.id); err != nil {
+			return err
+		}
+	}
+	return printPaths(c.env, file)
+}
+
+// readKeptIDs returns the IDs to keep. Anything that is no ID is refused, because it would keep no file.
+func (c *cleanCommand) readKeptIDs(cmd *cobra.Command) ([]string, error) {
+	ids := c.keep
+	if len(ids) == 1 && ids[0] == "-" {
+		data, err := hostfs.ReadAtMost(c.env.Stdin, manifest.MaxSize)
+		if err != nil {
+			return nil, fmt.Errorf("read the IDs to keep: %w", err)
+		}
+		ids = splitIDs(string(data))
+	}
+	if fault := checkIDs(ids); fault != "" {
+		return nil, usagef(cmd, "--keep-sandboxes: %s", fault)
+	}
+	return ids, nil
+}
+
+// splitIDs splits a list at commas, white space and line ends.
+func splitIDs(text string) []string { return strings.Fields(strings.ReplaceAll(text, ",", " ")) }
+
+// checkIDs says why a list is no list of living sandboxes; "" for a valid one.
+func checkIDs(ids []string) string {
+	if len(ids) == 0 {
+		return "the list is empty, and would remove the files of every sandbox"
+	}
+	for _, id := range ids {
+		if !orphans.IsRuntimeID(id) {
+			return fmt.Sprintf("found %s, want 12 to 64 lower case hexadecimal digits, as `crictl pods -q` prints them", diag.Quote(id))
+		}
+	}
+	return ""
+}
+
+// removeOrphans removes the files of sandboxes that are not to be kept.
+func (c *cleanCommand) removeOrphans(cmd *cobra.Command) error {
+	keep, err := c.readKeptIDs(cmd)
+	if err != nil {
+		return err
+	}
+	// Containers of Podman are not among the runtime's sandboxes.
+	recorded, err := record.Living(c.host, record.DefaultDir)
+	if err != nil {
+		return fmt.Errorf("find the containers of Podman: %w", err)
+	}
+	keep = append(slices.Clone(keep), recorded...)
+	dir := c.cniDir()
+	names, err := orphans.OldFiles(dir.Root, dir.Dir, time.Now().Add(-c.age), func(name string) bool { return orphans.IsDeviceInfo(name, keep) })
+	if err != nil && !errdefs.IsNotFound(err) {
+		return fmt.Errorf("list device-info directory %q: %w", dir.Dir, err)
+	}
+	var removed []string
+	var errs []error
+	for _, name := range names {
+		if !c.dryRun {
+			if err := dir.Remove(name); err != nil {
+				errs = append(errs, err)
+				continue
+			}
+		}
+		removed = append(removed, path.Join(dir.Dir, name))
+	}
+	return errors.Join(append(errs, printPaths(c.env, removed...))...)
+}

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cni
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"unicode/utf8"
+
+	"github.com/containernetworking/cni/pkg/types"
+	types100 "github.com/containernetworking/cni/pkg/types/100"
+
+	"github.com/jackfield/jackfield/internal/base/diag"
+	"github.com/jackfield/jackfield/internal/port/attach"
+	"github.com/jackfield/jackfield/pkg/deviceinfo"
+	"github.com/jackfield/jackfield/pkg/devices"
+)
+
+// addAttachment is ADD (§2).
+func (c *call) addAttachment() error {
+	args, err := c.parseArgs()
+	if err != nil {
+		return err
+	}
+	if c.conf.prevResult != nil {
+		if c.conf.ipam != "" {
+			return c.conf.Unsupported("after another plugin this one adds neither an interface nor addresses: the first plugin does", "ipam")
+		}
+		if c.prev, err = c.parsePrevResult(); err != nil {
+			return err
+		}
+	}
+	if err := c.checkNamespace(c.prev == nil); err != nil {
+		return err
+	}
+	if err := c.planAddresses(args); err != nil {
+		return err
+	}
+	if err := c.checkInfoFileName(args); err != nil {
+		return err
+	}
+	t := &c.conf.Attachment
+	t.Namespace, t.Pod, t.Chained = args.namespace, args.pod, c.prev != nil
+	t.IPAM = c.recordedIPAM()
+	ctx, cancel := t.LimitTime(c.ctx)
+	defer cancel()
+	c.ctx = ctx // for undoing what the IPAM plugin did, too
+	var result *types100.Result
+	allocate := func(ctx context.Context) (addresses attach.Addresses, err error) {
+		if result, err = c.makeResult(ctx); err != nil {
+			return addresses, err
+		}
+		return c.addressesOf(result), nil
+	}
+	return t.Add(ctx, allocate, func(info *deviceinfo.Info) error {
+		if c.prev == nil {
+			result.Interfaces = []*types100.Interface{c.newInterface(info, c.conf.MAC)}
+		}
+		return c.printResult(result)
+	})
+}
+
+// checkNamespace checks the container's network namespace. The interface of the network's first plugin must
+// not exist yet. As a userspace interface it never appears there, but its name is taken afterwards.
+func (c *call) checkNamespace(first bool) error {
+	ns, own, err := c.openNetns()
+	if err != nil {
+		return err
+	}
+	defer ns.Close()
+	if !first {
+		return nil
+	}
+	name := c.conf.Interface
+	has, err := hasInterface(ns, own, name)
+	if err != nil {
+		return err
+	}
+	if has {
+		return attach.Fail(codeExists, "interface "+name+" of the container already exists", "CNI_NETNS=%q has an interface %q", c.conf.Netns, name)
+	}
+	return nil
+}
+
+// parsePrevResult returns the result of the previous plugin.
+func (c *call) parsePrevResult() (*types100.Result, error) {
+	n := c.conf.prevResult
+	r, err := parseResult(n, []byte(c.conf.source[n.Start:n.End]), c.version)
+	if err != nil {
+		return nil, attach.Fail(codeDecode, "failed to decode prevResult", "%sprevResult: %s", c.conf.Place("prevResult"), diag.Excerpt(decodeProblem(err), diag.MaxExcerpt))
+	}
+	return r, nil
+}
+
+// maxIPs bounds the addresses that each source may ask for. A pod's author can write args and CNI_ARGS, and
+// each wanted address is compared with each address of the result.
+const maxIPs = 64
+
+// checkIPCount refuses more addresses than maxIPs from one source.
+func (c *call) checkIPCount(args cniArgs) error {
+	want := fmt.Sprintf("%d IP addresses at most", maxIPs)
+	switch runtime, conventional := len(c.conf.runtime.ips), len(c.conf.args.ips); {
+	case runtime > maxIPs:
+		return c.conf.Invalid("runtimeConfig.ips", fmt.Sprintf("%d IP addresses", runtime), want)
+	case conventional > maxIPs:
+		return c.conf.Invalid("args.cni.ips", fmt.Sprintf("%d IP addresses", conventional), want)
+	case len(args.ips) > maxIPs:
+		return c.environment("CNI_ARGS", fmt.Sprintf("IP with %s; found %d", want, len(args.ips)))
+	}
+	return nil
+}
+
+// planAddresses plans hardware and IP addresses that do not come from IPAM, and refuses requests that cannot
+// be met.
+func (c *call) planAddresses(args cniArgs) error {
+	if err := c.checkIPCount(args); err != nil {
+		return err
+	}
+	socket := c.conf.Device.IsSocket()
+	switch r := &c.conf.runtime; {
+	case r.mac != "" && !socket:
+		return c.conf.Unsupported("the hardware address of a "+string(c.conf.Device.Kind)+" device is set by the plugin that configures the device, not by this one", "runtimeConfig.mac")
+	case len(c.conf.Bandwidth) > 0 && !socket:
+		return c.conf.Unsupported("this plugin does not limit the bandwidth of a "+string(c.conf.Device.Kind)+" device", "runtimeConfig.bandwidth")
+	case r.ipRanges && c.conf.ipam == "":
+		return c.conf.Unsupported("there is no ipam plugin that could allocate from them", "runtimeConfig.ipRanges")
+	case c.prev != nil && len(r.ips) > 0:
+		if ip := missingAddress(r.ips, c.prev); ip != "" {
+			return c.conf.Unsupported("the previous plugins did not assign "+ip+" to the interface, and this plugin assigns none after them", "runtimeConfig.ips")
+		}
+	}
+	c.conf.MAC = c.conf.runtime.mac
+	if c.prev != nil {
+		// CNI_ARGS and args go to every plugin of the network. They are for the first one, which creates the
+		// interface.
+		return nil
+	}
+	if socket {
+		c.conf.MAC = cmp.Or(c.conf.MAC, c.conf.args.mac, args.mac)
+	} else if args.mac != "" && c.conf.args.mac == "" {
+		return c.environment("CNI_ARGS", "no MAC for a "+string(c.conf.Device.Kind)+" device, whose address this plugin cannot set")
+	}
+	if c.ips = c.conf.args.ips; c.ips == nil {
+		c.ips = args.ips
+	}
+	if c.conf.ipam != "" {
+		return nil
+	}
+	const want = "an address with its prefix length, as 10.10.0.1/24, where there is no ipam"
+	for _, ip := range c.conf.runtime.ips {
+		if _, _, err := net.ParseCIDR(ip); err != nil {
+			return c.conf.Invalid("runtimeConfig.ips", diag.Quote(ip), want)
+		}
+	}
+	if c.conf.args.ips != nil {
+		return nil
+	}
+	for _, ip := range args.ips {
+		if _, _, err := net.ParseCIDR(ip); err != nil {
+			return c.environment("CNI_ARGS", "IP="+want)
+		}
+	}
+	return nil
+}
+
+// checkInfoFileName checks that the attachment's names fit the name of a device-info file, and says which of them
+// does not.
+func (c *call) checkInfoFileName(args cniArgs) error {
+	if _, err := deviceinfo.CNIFileName("n", "n", "c", c.conf.Interface); err != nil || !utf8.ValidString(c.conf.Interface) {
+		return c.environment("CNI_IFNAME", "a name in UTF-8 without control characters, because files are named after it")
+	}
+	if c.conf.InfoFile != "" {
+		return nil
+	}
+	key := c.conf.Key
+	_, err := attach.InfoFileName(key, args.namespace)
+	if err == nil {
+		return nil
+	}
+	key.ContainerID = "c"
+	if _, err := attach.InfoFileName(key, args.namespace); err != nil {
+		return attach.Fail(codeConfig, "invalid network configuration: name", "no device-info file can be named: %v", err)
+	}
+	return c.environment("CNI_CONTAINERID", fmt.Sprintf("a shorter ID: the device-info file is named after it and network %q, with at most 255 bytes", c.conf.Network))
+}
+
+// makeResult makes the result of ADD: that of the previous plugin, or one with the addresses of the interface.
+func (c *call) makeResult(ctx context.Context) (*types100.Result, error) {
+	r := c.prev
+	switch {
+	case r != nil:
+	case c.conf.ipam != "":
+		leased, err := c.allocateAddresses(ctx)
+		if err != nil {
+			return nil, err
+		}
+		r = &types100.Result{IPs: leased.IPs, Routes: leased.Routes, DNS: leased.DNS}
+	default:
+		r = &types100.Result{IPs: staticAddresses(slices.Concat(c.conf.runtime.ips, c.ips))}
+	}
+	if c.prev == nil {
+		for _, ip := range r.IPs {
+			ip.Interface = types100.Int(0)
+		}
+	}
+	if dns := cmp.Or(c.conf.runtime.dns, c.conf.dns); dns != nil {
+		r.DNS = *dns
+	}
+	return r, nil
+}
+
+// staticAddresses returns the requested addresses if there is no IPAM plugin, each once. Addresses without a
+// prefix length, which are optional metadata at this point, are left out.
+func staticAddresses(wanted []string) (ips []*types100.IPConfig) {
+	for _, w := range wanted {
+		address, err := types.ParseCIDR(w)
+		if err == nil && missingAddress([]string{w}, &types100.Result{IPs: ips}) != "" {
+			ips = append(ips, &types100.IPConfig{Address: *address})
+		}
+	}
+	return ips
+}
+
+// addressesOf returns the addresses that the device-info file and devices.json have.
+func (c *call) addressesOf(r *types100.Result) (addresses attach.Addresses) {
+	own := 0
+	if c.prev != nil {
+		own = c.interfaceOf(r)
+	}
+	for _, ip := range r.IPs {
+		// After other plugins, addresses belong to the kernel interface. Only those that the runtime requested
+		// from this plugin are the device's too.
+		wanted := c.prev == nil || slices.ContainsFunc(c.conf.runtime.ips, func(w string) bool { return sameIP(w, ip.Address) })
+		if !wanted || ip.Interface != nil && *ip.Interface != own {
+			continue
+		}
+		addresses.IPs = append(addresses.IPs, ip.Address.String())
+		if ip.Gateway != nil {
+			addresses.Gateways = append(addresses.Gateways, ip.Gateway.String())
+		}
+	}
+	if !r.DNS.IsEmpty() && (c.prev == nil || c.conf.runtime.dns != nil || c.conf.dns != nil) {
+		dns := devices.DNS(r.DNS)
+		addresses.DNS = &dns
+	}
+	return addresses
+}

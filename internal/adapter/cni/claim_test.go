@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cni
+
+import (
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/containerd/errdefs"
+
+	"github.com/jackfield/jackfield/internal/deliver/claims"
+	"github.com/jackfield/jackfield/internal/port/attach"
+)
+
+const otherID = "f061661af3732d3722604b84a196956ad759f02ae00cda41a639ff6aff85a276"
+
+// claimBy claims a directory as the NRI plugin does for a pod.
+func (n *node) claimBy(sandbox, dir string) error {
+	_, _, err := claims.Open(n.host, attach.DefaultClaimsDir).ClaimDirectory(dir, claims.Holder{Sandbox: sandbox, Adapter: claims.NRI, StateDir: "/var/run/jackfield"})
+	return err
+}
+
+// From ADD to DEL, the claim says that the directory was created for its pod.
+func TestAddClaimsDirectoryUntilDel(t *testing.T) {
+	n := newNode(t)
+	// The claim has the path that the NRI plugin finds, without the host's symlinks.
+	must(t, os.MkdirAll(filepath.Join(n.dir, "run"), 0o755))
+	must(t, os.MkdirAll(filepath.Join(n.dir, "var"), 0o755))
+	must(t, os.Symlink("../run", filepath.Join(n.dir, "var/run")))
+	n.mustRun(env("ADD"), confWith(""))
+	dir := path.Join("/run/jackfield/sockets", socketDirName("fast", testID, "net1"))
+	for _, d := range []string{dir, dir + "/below", path.Dir(dir)} {
+		if err := n.claimBy(otherID, d); !errdefs.IsConflict(err) || !strings.Contains(err.Error(), testID) {
+			t.Errorf("another pod and %s: %v", d, err)
+		}
+	}
+	f, err := os.Open(filepath.Join(n.dir, dir))
+	must(t, err)
+	defer f.Close()
+	id, err := claims.IdentityOf(int(f.Fd()))
+	must(t, err)
+	if own, err := claims.Open(n.host, attach.DefaultClaimsDir).Created(dir, testID, id); !own || err != nil {
+		t.Errorf("created for the pod: %t, %v", own, err)
+	}
+	must(t, n.claimBy(testID, dir))
+	n.mustRun(env("DEL"), confWith(""))
+	if err := n.claimBy(otherID, dir); !errdefs.IsConflict(err) {
+		t.Errorf("after DEL, while the NRI plugin has the pod: %v", err)
+	}
+	must(t, claims.Open(n.host, attach.DefaultClaimsDir).Release(func(h claims.Holder) bool { return h.Adapter == claims.NRI }))
+	if left := n.files(); len(left) > 0 {
+		t.Errorf("left %q", left)
+	}
+}
+
+// ADD creates nothing in a directory that another pod has claimed.
+func TestAddRefusesDirectoryOfAnotherPod(t *testing.T) {
+	n := newNode(t)
+	must(t, n.claimBy(otherID, "/var/run/jackfield/sockets"))
+	if a := n.run(env("ADD"), confWith("")); a.code != codeConfig || !strings.Contains(a.all, otherID) {
+		t.Errorf("code %d, %s", a.code, a.all)
+	}
+	must(t, claims.Open(n.host, attach.DefaultClaimsDir).Release(func(h claims.Holder) bool { return h.Sandbox == otherID }))
+	if left := n.files(); len(left) > 0 {
+		t.Errorf("left %q", left)
+	}
+}
+
+// An ADD that fails removes no directory that was created for another pod.
+func TestFailedAddKeepsDirectoryOfAnotherPod(t *testing.T) {
+	n := newNode(t)
+	dir := path.Join(attach.DefaultSocketDir, socketDirName("fast", testID, "net1"))
+	n.write(dir+"/app.sock", "another pod's")
+	must(t, n.claimBy(otherID, dir))
+	f, err := os.Open(filepath.Join(n.dir, dir))
+	must(t, err)
+	defer f.Close()
+	id, err := claims.IdentityOf(int(f.Fd()))
+	must(t, err)
+	must(t, claims.Open(n.host, attach.DefaultClaimsDir).SetCreated(dir, id, nil))
+	before := n.files()
+	if a := n.run(env("ADD"), confWith("")); a.code != codeConfig || !strings.Contains(a.all, otherID) {
+		t.Errorf("code %d, %s", a.code, a.all)
+	}
+	if after := n.files(); !slices.Equal(after, before) {
+		t.Errorf("left %q of %q", after, before)
+	}
+	if _, err := os.Stat(filepath.Join(n.dir, dir, "app.sock")); err != nil {
+		t.Error(err)
+	}
+}
+
+// DEL removes the directory that ADD created, and no other that took its place.
+func TestDelKeepsReplacedDirectory(t *testing.T) {
+	n := newNode(t)
+	n.mustRun(env("ADD"), confWith(""))
+	dir := filepath.Join(n.dir, attach.DefaultSocketDir, socketDirName("fast", testID, "net1"))
+	must(t, os.Rename(dir, filepath.Join(n.dir, "away")))
+	must(t, os.Mkdir(dir, 0o755))
+	must(t, os.WriteFile(filepath.Join(dir, "precious"), nil, 0o600))
+	n.mustRun(env("DEL"), confWith(""))
+	if _, err := os.Stat(filepath.Join(dir, "precious")); err != nil {
+		t.Error(err)
+	}
+}
+
+// GC releases a claim whose record is lost, and no other.
+func TestGCReleasesClaimWithoutRecord(t *testing.T) {
+	n := newNode(t)
+	n.mustRun(env("ADD"), confWith(""))
+	record := filepath.Join(n.dir, attach.DefaultStateDir, recordFileName("fast", testID, "net1"))
+	must(t, os.Remove(record))
+	must(t, n.claimBy(otherID, "/run/vsw/other"))
+	n.mustRun(env("GC"), confWith(`, "cni.dev/valid-attachments": []`))
+	all := claims.Open(n.host, attach.DefaultClaimsDir)
+	dir := path.Join(attach.DefaultSocketDir, socketDirName("fast", testID, "net1"))
+	if c, err := all.Directory(dir); err != nil || len(c.Holders) > 0 {
+		t.Errorf("the lost attachment's claim: %+v, %v", c, err)
+	}
+	if c, err := all.Directory("/run/vsw/other"); err != nil || len(c.Holders) != 1 {
+		t.Errorf("the NRI plugin's claim: %+v, %v", c, err)
+	}
+}
+
+// An ADD of another network may run beside GC. It writes the record before it claims the directory, so GC must not
+// trust a list of records that is older than the claims.
+func TestGCKeepsClaimOfAddThatRunsMeanwhile(t *testing.T) {
+	n := newNode(t)
+	n.mustRun(env("ADD"), confWith(""))
+	record := filepath.Join(n.dir, attach.DefaultStateDir, recordFileName("fast", testID, "net1"))
+	must(t, os.Rename(record, filepath.Join(n.dir, "record")))
+	lock, err := os.Open(filepath.Join(n.dir, attach.DefaultClaimsDir))
+	must(t, err)
+	defer lock.Close()
+	must(t, unix.Flock(int(lock.Fd()), unix.LOCK_EX))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		n.mustRun(env("GC"), strings.Replace(confWith(`, "cni.dev/valid-attachments": []`), `"fast"`, `"other"`, 1))
+	}()
+	time.Sleep(300 * time.Millisecond) // GC waits for the claims
+	must(t, os.Rename(filepath.Join(n.dir, "record"), record))
+	must(t, unix.Flock(int(lock.Fd()), unix.LOCK_UN))
+	<-done
+	dir := path.Join(attach.DefaultSocketDir, socketDirName("fast", testID, "net1"))
+	if c, err := claims.Open(n.host, attach.DefaultClaimsDir).Directory(dir); err != nil || len(c.Holders) != 1 {
+		t.Errorf("the attachment's claim: %+v, %v", c, err)
+	}
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cni
+
+import (
+	"maps"
+	"path"
+	"slices"
+
+	"github.com/jackfield/jackfield/internal/base/diag"
+	"github.com/jackfield/jackfield/internal/base/reserved"
+	"github.com/jackfield/jackfield/internal/config"
+	"github.com/jackfield/jackfield/internal/port/attach"
+	"github.com/jackfield/jackfield/pkg/deviceinfo"
+)
+
+// The author of a network is not trusted. A user of Kubernetes may write networks, and can have files of root elsewhere
+// on the host, such as in volumes. So a network's value for a location is accepted only where the node's configuration
+// lists it.
+
+// defaultLocations are the values of the location keys that need no entry in the node's configuration.
+var defaultLocations = map[string]string{
+	"socketDir": attach.DefaultSocketDir, "stateDir": attach.DefaultStateDir, "claimsDir": attach.DefaultClaimsDir,
+	"deviceInfoDir": deviceinfo.DefaultCNIDir, "configFile": config.DefaultPath, "socketDirSize": "",
+}
+
+// applyLocations sets the locations that the network chooses, or refuses them. permissive is for DEL and GC: ADD refused
+// a network with an unlisted location, so nothing exists there, and the location is ignored.
+func (c *conf) applyLocations(permissive bool) error {
+	c.SocketDirSize, c.ConfigFile = 0, config.DefaultPath
+	for _, key := range slices.Sorted(maps.Keys(c.chosen)) {
+		text := c.chosen[key]
+		if reserved.WithoutVar(text) == reserved.WithoutVar(defaultLocations[key]) {
+			continue
+		}
+		node, err := c.NodeConfig()
+		switch {
+		case err != nil && permissive && !c.mayHaveRecord():
+			continue
+		case err != nil:
+			return err
+		case node.AllowsLocation(key, text):
+			c.setLocation(key, text)
+		case !permissive:
+			return c.unlistedLocation(key, text)
+		}
+	}
+	return nil
+}
+
+func (c *conf) setLocation(key, text string) {
+	switch key {
+	case "configFile", "socketDirSize":
+		c.SetValue(key, text)
+	default:
+		*map[string]*string{"socketDir": &c.SocketDir, "stateDir": &c.StateDir, "claimsDir": &c.ClaimsDir, "deviceInfoDir": &c.InfoDir}[key] = text
+	}
+}
+
+func (c *conf) unlistedLocation(key, text string) error {
+	return attach.Fail(codeConfig, "invalid network configuration: "+key+": "+diag.Quote(text),
+		"%sinvalid value %s: a network can choose only a location that the node's configuration lists: remove %s from the network, or add the value to %s of %s",
+		c.Place(key), diag.Quote(text), key, config.LocationList(key), config.DefaultPath)
+}
+
+// mayHaveRecord reports whether the directory that the network chooses for records has one of the attachment. GC has no
+// attachment, and the directory may have records of others.
+func (c *conf) mayHaveRecord() bool {
+	dir := c.chosen["stateDir"]
+	if c.ContainerID == "" {
+		return dir != ""
+	}
+	_, err := c.Root.Lstat(path.Join(dir, c.Key.FileName()))
+	return dir != "" && err == nil
+}

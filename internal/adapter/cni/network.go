@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cni
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/jackfield/jackfield/internal/base/diag"
+	"github.com/jackfield/jackfield/internal/base/jsontree"
+	"github.com/jackfield/jackfield/internal/config/policy"
+	"github.com/jackfield/jackfield/internal/port/attach"
+)
+
+// PluginType is the type of this plugin in the configuration of a network.
+const PluginType = "jackfield-cni"
+
+// Network is the part of a network's configuration that concerns this plugin.
+type Network struct {
+	Plugins int           // of this type; 0 for a network of other plugins
+	Ports   []policy.Port // that ADD creates; without a bridge, the vswitch's default decides
+}
+
+// ReadNetwork reads the configuration of a network, which is one plugin or a list of plugins, and checks the plugins of
+// this type as ADD does. defaultName is the name of a network whose configuration has none: Multus adds the name of the
+// NetworkAttachmentDefinition.
+func ReadNetwork(text, defaultName string) (n Network, err error) {
+	root, err := parseJSONObject("the network configuration", []byte(text))
+	if err != nil {
+		return n, err
+	}
+	plugins, isList := root.Member("plugins"), false
+	nodes := []*jsontree.Node{root}
+	if plugins != nil && plugins.Kind == jsontree.Array {
+		nodes, isList = plugins.Children, true
+	}
+	for _, node := range nodes {
+		kind := node.Member("type")
+		if kind == nil || kind.Text != PluginType {
+			continue
+		}
+		n.Plugins++
+		c, err := parseHeader([]byte(blankAround(text, node)))
+		if err == nil {
+			err = c.readInNetwork(root, isList, defaultName)
+		}
+		if err != nil {
+			return n, err
+		}
+		if p := &c.Port; p.Vswitch != "" {
+			n.Ports = append(n.Ports, policy.Port{Switch: p.Vswitch, Bridge: p.Bridge, VLAN: int(p.VLAN)})
+		}
+	}
+	return n, nil
+}
+
+// readInNetwork reads the keys of a plugin. libcni sets its version and name to those of the list.
+func (c *conf) readInNetwork(root *jsontree.Node, isList bool, defaultName string) error {
+	if isList {
+		c.Network, c.version = textOf(root.Member("name")), newestOf(root)
+	}
+	if c.Network == "" {
+		c.Network = defaultName
+	}
+	if err := checkVersion(c.version); err != nil {
+		return err
+	}
+	return c.readKeys(false)
+}
+
+// newestOf returns the version in which libcni runs the plugins of a list: the newest supported one of cniVersions,
+// which has precedence, or cniVersion.
+func newestOf(list *jsontree.Node) string {
+	if all := list.Member("cniVersions"); all != nil {
+		for _, v := range slices.Backward(versions) {
+			if slices.ContainsFunc(all.Children, func(n *jsontree.Node) bool { return n.Text == v }) {
+				return v
+			}
+		}
+	}
+	return textOf(list.Member("cniVersion"))
+}
+
+func textOf(n *jsontree.Node) string {
+	if n == nil || n.Kind != jsontree.String {
+		return ""
+	}
+	return n.Text
+}
+
+// blankAround returns the text of a node where everything before it is white space, so that lines and columns stay.
+func blankAround(text string, n *jsontree.Node) string {
+	blank := strings.Map(func(r rune) rune {
+		if r == '\n' {
+			return r
+		}
+		return ' '
+	}, text[:n.Start])
+	return blank + text[n.Start:n.End]
+}
+
+// checkVersion checks the version of a configuration.
+func checkVersion(version string) error {
+	if slices.Contains(versions, version) {
+		return nil
+	}
+	return attach.Fail(codeVersion, "incompatible CNI versions", "the configuration has version %q, the plugin supports %s",
+		diag.Excerpt(version, diag.MaxExcerpt), strings.Join(versions, ", "))
+}

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netavark
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/jackfield/jackfield/internal/base/diag"
+	"github.com/jackfield/jackfield/internal/port/attach"
+	"github.com/jackfield/jackfield/pkg/deviceinfo"
+)
+
+// options are the options of a network (podman network create --opt). They describe themselves in errors of package
+// attach, as attach.Source.
+type options map[string]string
+
+// knownOptions are the options of a network, sorted.
+var knownOptions = []string{"bridge", "configFile", "mode", "mtu", "path", "queues", "rate", "role", "timeout", "type", "vlan", "vswitch"}
+
+// Name returns the option of a key. Package attach calls the options of the device device.type and so on.
+func (o options) Name(key string) string { return strings.TrimPrefix(key, "device.") }
+
+// Place begins a message about an option.
+func (o options) Place(key string) string {
+	if slices.Contains(knownOptions, o.Name(key)) {
+		return "option "
+	}
+	return ""
+}
+
+// Value returns the value of an option.
+func (o options) Value(key string) string {
+	if v, ok := o[o.Name(key)]; ok {
+		return diag.Quote(v)
+	}
+	return "nothing"
+}
+
+// invalid returns the error for the value of an option.
+func (o options) invalid(key, want string) error {
+	return invalid("option "+key, o[key], want)
+}
+
+// invalid returns the error for a value.
+func invalid(what, found, want string) error {
+	return fmt.Errorf("%s: found %s, want %s", what, diag.Quote(found), want)
+}
+
+// read reads the options into an attachment.
+func (o options) read(t *attach.Attachment) error {
+	for _, key := range slices.Sorted(maps.Keys(o)) {
+		if slices.Contains(knownOptions, key) {
+			continue
+		}
+		return fmt.Errorf("option %s: it is unknown; known are %s%s", diag.Quote(key), strings.Join(knownOptions, ", "), diag.Suggest(key, knownOptions...))
+	}
+	if err := o.readDevice(t); err != nil {
+		return err
+	}
+	return o.readPort(t)
+}
+
+func (o options) readDevice(t *attach.Attachment) error {
+	t.Device = attach.Device{Kind: deviceinfo.Type(o["type"]), Field: map[string]string{}}
+	if !t.Device.IsSocket() {
+		return o.invalid("type", `"vhost-user" or "memif": networks of Podman have sockets; request other devices by the annotation devices.jackfield.dev`)
+	}
+	for _, key := range []string{"mode", "role", "path"} {
+		value, given := o[key]
+		switch {
+		case !given:
+		case !slices.Contains(attach.DeviceKeys[t.Device.Kind], key):
+			return fmt.Errorf("option %s: a device of type %s has no such option, but %s", key, t.Device.Kind, strings.Join(attach.DeviceKeys[t.Device.Kind], " and "))
+		default:
+			t.Device.Field[key] = value
+		}
+	}
+	return t.CheckDevice()
+}
+
+func (o options) readPort(t *attach.Attachment) error {
+	t.Port.Vswitch, t.Port.Bridge = o["vswitch"], o["bridge"]
+	for _, key := range []string{"mtu", "vlan", "queues", "rate", "timeout"} {
+		if o[key] == "" {
+			continue
+		}
+		if want := t.SetValue(key, o[key]); want != "" {
+			return o.invalid(key, want)
+		}
+	}
+	return t.CheckPort()
+}

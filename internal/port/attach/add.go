@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attach
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"path"
+
+	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
+
+	"github.com/jackfield/jackfield/internal/base/diag"
+	"github.com/jackfield/jackfield/internal/config/policy"
+	"github.com/jackfield/jackfield/internal/port/record"
+	"github.com/jackfield/jackfield/internal/port/vswitch"
+	"github.com/jackfield/jackfield/internal/source/attachment"
+	"github.com/jackfield/jackfield/pkg/deviceinfo"
+)
+
+// addPlan is what one Add is about to create.
+type addPlan struct {
+	record record.Record
+	file   deviceinfo.CNIFile
+	before *deviceinfo.Info // device-info that the runtime copied from the device plugin's; nil for none
+	socket string           // path on the host, or "@name"
+	port   *vswitch.Port    // nil for none
+	driver vswitch.Driver   // of the port
+	policy *policy.Policy   // of the node, with a port
+
+	damaged   bool // the device-info file exists, is unreadable, and belongs to no device plugin
+	allocated bool // the attachment has its addresses
+	wrote     bool // the device-info file may have been written
+}
+
+// Add creates the attachment. It plans everything before it creates anything. With a port, it returns by the end of
+// LimitTime, if allocate and report do: addresses and port may take a part of that time, and the rest is for undoing.
+//
+// allocate returns the attachment's addresses. It runs when the socket directory exists, and its context leaves time to
+// undo it, which Release does. If it fails, it has undone everything itself. report hands the attachment to the
+// runtime. If it fails, the attachment is removed. info is without the interface's information.
+func (t *Attachment) Add(ctx context.Context, allocate func(context.Context) (Addresses, error), report func(info *deviceinfo.Info) error) error {
+	ctx, cancel := t.LimitTime(ctx)
+	defer cancel()
+	a, err := t.planAdd()
+	if err != nil {
+		return err
+	}
+	st, err := record.Open(t.Root, t.StateDir)
+	if err != nil {
+		return t.recordError(err)
+	}
+	defer st.Close()
+	t.reportStep("planned")
+	if a.driver != nil {
+		// Where the switch is down, nothing is recorded, allocated or created.
+		if err := t.switchError(a.driver.Probe(ctx)); err != nil {
+			return err
+		}
+	}
+	if err := t.createRecord(st, &a.record); err != nil {
+		return err
+	}
+	t.reportStep("recorded")
+	err = t.createAttachment(ctx, st, a, allocate)
+	if err == nil {
+		t.reportStep("created")
+		err = report(a.record.Info)
+	}
+	if err == nil {
+		t.reportStep("reported")
+		return nil
+	}
+	// The runtime gets the error of Add. If undoing fails, the record stays for Remove.
+	if undo := t.undoAdd(ctx, st, a); undo != nil {
+		undo = JoinErrors(undo, t.markLeftover(st))
+		fmt.Fprintf(t.Log, "%s: undo ADD: %v\n", t.Program, undo)
+	}
+	return err
+}
+
+// planAdd checks everything that an Add depends on.
+func (t *Attachment) planAdd() (*addPlan, error) {
+	a := &addPlan{record: record.Record{Key: t.Key, IPAM: t.IPAM, Adapter: t.Adapter,
+		Netns: t.Netns, NetnsID: record.FindNetns(t.Root, t.Netns), Namespace: t.Namespace, Pod: t.Pod,
+		Chained: t.Chained, InfoDir: t.InfoDir}}
+	if err := t.planInfoFile(a); err != nil {
+		return nil, err
+	}
+	if err := t.planAddSocket(a); err != nil {
+		return nil, err
+	}
+	if err := t.planPort(a); err != nil {
+		return nil, err
+	}
+	var err error
+	if a.record.Info, err = t.deviceInfo(a); err != nil {
+		return nil, err
+	}
+	if dir := a.record.Directory; dir != "" {
+		a.record.SocketDir, a.record.ClaimsDir, a.record.Claimed = t.SocketDir, t.ClaimsDir, t.claimedPath(dir)
+	}
+	a.record.InfoKept = a.before != nil
+	return a, nil
+}
+
+// PlanSocket returns the device-info that Add would write for a socket of which no device plugin has written any. It
+// returns nil for another device. It reads nothing.
+func (t *Attachment) PlanSocket() (*deviceinfo.Info, error) {
+	if !t.Device.IsSocket() {
+		return nil, nil
+	}
+	a := &addPlan{}
+	if err := t.planAddSocket(a); err != nil {
+		return nil, err
+	}
+	return t.deviceInfo(a)
+}
+
+// InfoFileName returns the name of an attachment's device-info file that Multus would choose. Attachments outside
+// Kubernetes are in the namespace default.
+func InfoFileName(k record.Key, namespace string) (string, error) {
+	return deviceinfo.CNIFileName(cmp.Or(namespace, "default"), k.Network, k.ContainerID, k.Interface)
+}
+
+// planInfoFile determines the device-info file: the one that the runtime names, or the one that Multus would
+// name (Device Information Specification, §4.2 and §5.1.2).
+func (t *Attachment) planInfoFile(a *addPlan) error {
+	full := t.InfoFile
+	if full == "" {
+		name, err := InfoFileName(t.Key, t.Namespace)
+		if err != nil {
+			return Fail(codeConfig, "invalid network configuration", "no device-info file can be named: %v", err)
+		}
+		full = path.Join(t.InfoDir, name)
+	}
+	err := t.checkInfoDir(t.InfoDir)
+	if err != nil {
+		return err
+	}
+	if a.file, err = (deviceinfo.CNIDir{Root: t.Root, Dir: t.InfoDir}).File(full); err != nil {
+		return Fail(codeConfig, "invalid network configuration: "+t.Source.Name("runtimeConfig."+deviceinfo.CapabilityKey)+": "+diag.Quote(full), "%v", err)
+	}
+	a.record.InfoFile = path.Base(full)
+	if !isInfoFileOf(t.Key, a.record.InfoFile) {
+		key := t.Source.Name("runtimeConfig." + deviceinfo.CapabilityKey)
+		return Fail(codeConfig, "invalid network configuration: "+key+": "+diag.Quote(full), "%sinvalid value %s: %s; remove the key from the network, because the runtime sets it",
+			t.Source.Place(key), diag.Quote(full), infoFileRule(t.Key))
+	}
+	a.before, err = a.file.Read()
+	switch {
+	case errdefs.IsNotFound(err):
+		return nil
+	case errdefs.IsInvalidArgument(err):
+		a.damaged = true
+		return t.checkDamagedInfo(a, err)
+	case err != nil:
+		return ioError("device-info", err)
+	case a.before.Type != t.Device.Kind:
+		return t.contradiction("type", string(t.Device.Kind), string(a.before.Type), full, "type")
+	}
+	return nil
+}
+
+// checkDamagedInfo refuses an unreadable device-info file, which err describes, unless Add can overwrite it: a network
+// without a device of a device plugin has no copy of that plugin's file. A file that the runtime names can be half
+// written, so that only an empty one is overwritten.
+func (t *Attachment) checkDamagedInfo(a *addPlan, err error) error {
+	if len(t.DeviceIDs) > 0 {
+		return Fail(codeConfig, "invalid device-info file", "%v; it should be the copy of the device plugin's file: remove it, and re-create the pod", err)
+	}
+	st, statErr := t.Root.Lstat(a.file.Path())
+	if statErr == nil && st.Mode&unix.S_IFMT == unix.S_IFREG && (t.InfoFile == "" || st.Size == 0) {
+		return nil
+	}
+	return Fail(codeConfig, "invalid device-info file", "%v; the runtime names the file, and the network has no device of a device plugin: remove the file, "+
+		"or wait until the runtime has written it", err)
+}
+
+// createAttachment creates what was planned and recorded.
+func (t *Attachment) createAttachment(ctx context.Context, st *record.Store, a *addPlan, allocate func(context.Context) (Addresses, error)) error {
+	// Status makes the same check.
+	dir, err := openDir(t.Root, "deviceInfoDir", t.InfoDir, 0o755)
+	if err != nil {
+		return err
+	}
+	dir.Close()
+	if dir := a.record.Directory; dir != "" {
+		if err := t.claimAndCreateSocketDir(dir); err != nil {
+			// The existing directory is not this attachment's, and its Remove must not remove it.
+			if AsError(err).Code == CodeExists {
+				a.record.Directory = ""
+			}
+			return err
+		}
+	}
+	t.reportStep("directory created")
+	ctx, cancel := limitCreation(ctx)
+	defer cancel()
+	addresses, err := allocate(ctx)
+	if err != nil {
+		return err
+	}
+	a.allocated = true
+	t.reportStep("addresses allocated")
+	if a.port != nil {
+		if err := t.createPort(ctx, st, a, addresses); err != nil {
+			return err
+		}
+	}
+	info := a.record.Info.Clone()
+	if err := setInterfaceInfo(info, t.interfaceInfo(a, addresses)); err != nil {
+		return err
+	}
+	if a.damaged {
+		if err := a.file.Remove(); err != nil {
+			return ioError("device-info", err)
+		}
+	}
+	err = a.file.Update(func(current *deviceinfo.Info) (*deviceinfo.Info, error) {
+		if (current != nil) != (a.before != nil) {
+			return nil, Fail(codeLater, "try again later", "device-info file %q was created or removed meanwhile", a.record.InfoFile)
+		}
+		a.wrote = true
+		return info, nil
+	})
+	if err != nil && AsError(err).Code != codeIO {
+		return AsError(err)
+	}
+	return ioError("device-info", err)
+}
+
+// interfaceInfo returns what the device-info file and devices.json say about the interface.
+func (t *Attachment) interfaceInfo(a *addPlan, addresses Addresses) attachment.InterfaceInfo {
+	n := attachment.InterfaceInfo{Network: t.Network, MAC: t.MAC, IPs: addresses.IPs, Gateway: addresses.Gateways, DNS: addresses.DNS, Bandwidth: t.Bandwidth, Labels: t.Labels}
+	if a.port != nil {
+		// VPP does not report queues.
+		n.MTU, n.Queues = a.port.MTU, cmp.Or(a.port.Queues, a.record.Port.Queues)
+	}
+	return n
+}
+
+// undoAdd undoes an Add that failed.
+func (t *Attachment) undoAdd(ctx context.Context, st *record.Store, a *addPlan) error {
+	if !a.wrote { // the current file is not from this Add
+		a.record.InfoKept = true
+	}
+	return t.removeAll(ctx, st, &a.record, func() error {
+		var errs []error
+		if a.allocated {
+			errs = append(errs, t.releaseAddresses(t.Key, &a.record))
+		}
+		if a.wrote && a.before != nil {
+			errs = append(errs, a.file.Write(a.before))
+		}
+		return JoinErrors(errs...)
+	})
+}

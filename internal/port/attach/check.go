@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attach
+
+import (
+	"context"
+	"maps"
+	"path"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/jackfield/jackfield/internal/port/record"
+	"github.com/jackfield/jackfield/internal/source/attachment"
+	"github.com/jackfield/jackfield/pkg/deviceinfo"
+)
+
+// Check checks that the device-info file, the socket directory and the port are as Add recorded them. compare
+// checks what the adapter knows of the attachment, with the device-info of the file and the interface's addresses.
+func (t *Attachment) Check(ctx context.Context, r *record.Record, compare func(info *deviceinfo.Info, ips []string) error) error {
+	info, err := t.checkInfoFile(r)
+	if err != nil {
+		return err
+	}
+	if err := t.checkSocketDir(r); err != nil {
+		return err
+	}
+	n, err := attachment.ReadInterfaceInfo(info)
+	if err != nil {
+		return Changed("device-info file", "%s differs from what ADD wrote", attachment.InterfaceInfoKey)
+	}
+	if err := compare(info, n.IPs); err != nil {
+		return err
+	}
+	return t.checkRecordedPort(ctx, r)
+}
+
+// Changed returns the error for a part of an attachment that differs from what Add created.
+func Changed(msg, details string, args ...any) error {
+	return Fail(CodeChanged, "the attachment is not as ADD left it: "+msg, details, args...)
+}
+
+// checkInfoFile compares the device-info file with what Add wrote. Type and device must be equal. Other keys may
+// have been added.
+func (t *Attachment) checkInfoFile(r *record.Record) (*deviceinfo.Info, error) {
+	dir := deviceinfo.CNIDir{Root: t.Root, Dir: r.InfoDir}
+	file := path.Join(r.InfoDir, r.InfoFile)
+	info, err := dir.Collect(r.InfoFile)
+	if err != nil {
+		return nil, Changed("device-info file", "%v", err)
+	}
+	found, want := identityFields(info), identityFields(r.Info)
+	for _, key := range slices.Sorted(maps.Keys(want)) {
+		if found[key] != want[key] {
+			return nil, Changed("device-info file", "%s: %s: found %q, want %q", file, key, found[key], want[key])
+		}
+	}
+	return info, nil
+}
+
+func (t *Attachment) checkSocketDir(r *record.Record) error {
+	if r.Directory == "" {
+		return nil
+	}
+	f, err := t.Root.OpenBeneath(r.SocketDir, r.Directory, unix.O_PATH|unix.O_DIRECTORY)
+	if err != nil {
+		return Changed("socket directory", "%v", err)
+	}
+	return f.Close()
+}
+
+// Status checks whether an Add of the attachment's network could create what it has to. It returns the file of the
+// node's configuration that has the network's vswitch, "" for a network without one.
+func (t *Attachment) Status(ctx context.Context) (configFile string, err error) {
+	_, missing := t.Root.Stat(t.SocketDir)
+	errs := []error{t.checkWritable("stateDir", t.StateDir, 0o700)}
+	if t.Device.IsSocket() {
+		errs = append(errs, t.checkWritable("claimsDir", t.ClaimsDir, 0o700), t.checkWritable("socketDir", t.SocketDir, 0o755))
+	}
+	errs = append(errs, t.checkWritable("deviceInfoDir", t.InfoDir, 0o755))
+	if err := JoinErrors(errs...); err != nil {
+		return "", Fail(codeUnavailable, "the plugin is not available", "%s: %s", AsError(err).Msg, AsError(err).Details)
+	}
+	if missing != nil && t.Device.IsSocket() {
+		if err := t.checkLostSocketDirs(); err != nil {
+			return "", err
+		}
+	}
+	return t.checkSwitch(ctx)
+}
+
+// checkWritable creates a missing directory, and checks that files can be created in it.
+func (t *Attachment) checkWritable(key, dir string, perm uint32) error {
+	f, err := openDir(t.Root, key, dir, perm)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := unix.Faccessat(int(f.Fd()), ".", unix.W_OK|unix.X_OK, 0); err != nil {
+		return Fail(codeIO, "I/O failure: "+key, "write to %q: %v", dir, err)
+	}
+	var fs unix.Statfs_t
+	if err := unix.Fstatfs(int(f.Fd()), &fs); err == nil && (fs.Blocks > 0 && fs.Bavail == 0 || fs.Files > 0 && fs.Ffree == 0) {
+		return Fail(codeIO, "I/O failure: "+key, "%q: %v", dir, unix.ENOSPC)
+	}
+	return nil
+}
+
+// checkLostSocketDirs reports attachments whose socket directories are gone together with socketDir (code 51).
+// New attachments will work, existing ones are cut off.
+func (t *Attachment) checkLostSocketDirs() error {
+	r, err := t.findRecord(func(r *record.Record) bool { return r.SocketDir == t.SocketDir })
+	if err != nil || r == nil {
+		return err
+	}
+	return Fail(codeLimited, "the plugin is not available, and existing containers have limited connectivity",
+		"socketDir %q is gone, and with it the socket of interface %q of container %q: re-create its pod", t.SocketDir, r.Interface, r.ContainerID)
+}

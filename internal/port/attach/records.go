@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attach
+
+import (
+	"github.com/containerd/errdefs"
+
+	"github.com/jackfield/jackfield/internal/port/record"
+)
+
+// findRecords opens the directory of records. It returns nil if the directory is missing.
+func (t *Attachment) findRecords() (*record.Store, error) {
+	st, err := record.Find(t.Root, t.StateDir)
+	return st, t.recordError(err)
+}
+
+// findRecord returns a readable record of the network that is wanted, or nil.
+func (t *Attachment) findRecord(isWanted func(*record.Record) bool) (*record.Record, error) {
+	st, err := t.findRecords()
+	if st == nil || err != nil {
+		return nil, err
+	}
+	defer st.Close()
+	keys, err := st.Keys()
+	for _, key := range keys {
+		if r, err := st.Read(key); err == nil && r != nil && r.Network == t.Network && isWanted(r) {
+			return r, nil
+		}
+	}
+	return nil, t.recordError(err)
+}
+
+// createRecord writes the record of an Add.
+func (t *Attachment) createRecord(st *record.Store, r *record.Record) error {
+	err := st.Create(r)
+	if errdefs.IsInvalidArgument(err) {
+		return Fail(codeConfig, "invalid network configuration: name", "%v", err)
+	}
+	return t.recordError(err)
+}
+
+// recordError returns an error of package cnirecord with its code.
+func (t *Attachment) recordError(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errdefs.IsConflict(err):
+		return Fail(codeLater, "try again later", "%v", err)
+	case errdefs.IsAlreadyExists(err):
+		return Fail(CodeExists, "interface "+t.Interface+" of the container already exists", "%v", err)
+	}
+	return dirError("stateDir", err)
+}
+
+// ReadRecord returns the record of the attachment.
+func (t *Attachment) ReadRecord() (*record.Record, error) {
+	st, err := t.findRecords()
+	if err != nil {
+		return nil, err
+	}
+	var r *record.Record
+	if st != nil {
+		defer st.Close()
+		if r, err = t.readRecord(st, t.Key); err != nil {
+			return nil, t.recordError(err)
+		}
+	}
+	if r == nil {
+		return nil, Changed("its record is gone", "container %q, interface %q of network %q is not recorded in %q", t.ContainerID, t.Interface, t.Network, t.StateDir)
+	}
+	return r, nil
+}

@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attach
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/containerd/errdefs"
+
+	"github.com/jackfield/jackfield/internal/base/name"
+	"github.com/jackfield/jackfield/internal/deliver/claims"
+	"github.com/jackfield/jackfield/internal/port/record"
+	"github.com/jackfield/jackfield/internal/port/vswitch"
+	"github.com/jackfield/jackfield/internal/source/attachment"
+	"github.com/jackfield/jackfield/pkg/deviceinfo"
+)
+
+// temporaryAge is the age at which temporary files in the device-info directory are removed. Writers take
+// milliseconds, so an older file is from a writer that was killed.
+const temporaryAge = 10 * time.Second
+
+// Remove removes whatever exists of the attachment, and its addresses. It needs neither the network namespace nor
+// the device.
+func (t *Attachment) Remove(ctx context.Context) error {
+	st, err := t.findRecords()
+	if st == nil {
+		if err == nil {
+			t.removeUnrecordedPort(ctx, nil, t.Key)
+		}
+		return JoinErrors(err, t.releaseAddresses(t.Key, nil), t.removeDamagedInfo(t.Key), t.removeTemporary())
+	}
+	defer st.Close()
+	err = t.removeRecorded(ctx, st, t.Key)
+	if err != nil {
+		err = JoinErrors(err, t.markLeftover(st))
+	}
+	return JoinErrors(err, t.removeTemporary())
+}
+
+// markLeftover marks the record of an attachment that could not be removed. The CNI plugin needs no mark: its
+// runtime runs DEL again, and GC.
+func (t *Attachment) markLeftover(st *record.Store) error {
+	if t.Adapter == "" {
+		return nil
+	}
+	r, err := st.Read(t.Key)
+	if err != nil || r == nil || r.Leftover {
+		return nil // an unreadable record has been reported
+	}
+	r.Leftover = true
+	return t.recordError(st.Update(r))
+}
+
+// RemoveLeftovers removes what the adapter recorded of the attachment's interface, in any network. It also tries to
+// remove other attachments whose Remove has failed, and reports on Log what it cannot remove.
+func (t *Attachment) RemoveLeftovers(ctx context.Context) error {
+	st, err := t.findRecords()
+	if st == nil || err != nil {
+		return err
+	}
+	defer st.Close()
+	keys, err := st.Keys()
+	if err != nil {
+		return t.recordError(err)
+	}
+	answers := true // until a leftover shows that a vswitch does not
+	for _, key := range keys {
+		own := key.ContainerID == t.ContainerID && key.Interface == t.Interface
+		r, err := st.Read(key)
+		if err != nil || r == nil || r.Adapter != t.Adapter || !own && !(r.Leftover && answers) {
+			continue
+		}
+		err = t.removeRecorded(ctx, st, key)
+		switch {
+		case err != nil && own:
+			return err
+		case err != nil:
+			answers = false
+			fmt.Fprintf(t.Log, "%s: interface %s of container %s in network %s is left over: %v\n", t.Program, key.Interface, key.ContainerID, key.Network, err)
+		}
+	}
+	return nil
+}
+
+// RemoveUnrecordedPorts removes the ports of the attachment's network that have no record, and reports failures on Log. The
+// records of a host are lost when it loses power, while Open vSwitch keeps its database.
+func (t *Attachment) RemoveUnrecordedPorts(ctx context.Context) {
+	if t.Port.Vswitch == "" || t.StateDir != DefaultStateDir { // a user's records are not those of the host
+		return
+	}
+	st, err := t.findRecords()
+	if err == nil {
+		err = t.collectPorts(ctx, st, nil)
+	}
+	if st != nil {
+		st.Close()
+	}
+	if err != nil {
+		fmt.Fprintf(t.Log, "%s: cannot remove the ports of removed containers: %v\n", t.Program, err)
+	}
+}
+
+// removeRecorded removes an attachment. A missing record is no error: nothing exists of the attachment but addresses.
+func (t *Attachment) removeRecorded(ctx context.Context, st *record.Store, key record.Key) error {
+	r, err := t.readRecord(st, key)
+	switch {
+	case errdefs.IsInvalidArgument(err):
+		return t.removeUnrecorded(ctx, st, key, err)
+	case err != nil:
+		return JoinErrors(t.releaseUnknownAddresses(key), t.recordError(err))
+	case r == nil:
+		t.removeUnrecordedPort(ctx, st, key)
+		r = &record.Record{Key: key, InfoKept: true}
+		return t.removeAll(ctx, st, r, func() error { return JoinErrors(t.releaseAddresses(key, nil), t.removeDamagedInfo(key)) })
+	}
+	return t.removeAll(ctx, st, r, func() error { return t.releaseAddresses(key, r) })
+}
+
+// removeAll removes what an Add has created. The port is removed first, and while that fails, everything else stays. The
+// record is removed last: while the addresses or something else is left, it stays, so that the next Remove or
+// CollectGarbage tries again.
+func (t *Attachment) removeAll(ctx context.Context, st *record.Store, r *record.Record, release func() error) error {
+	ctx, cancel := t.limitSwitch(ctx)
+	defer cancel()
+	unlock, err := t.lockPort(ctx, st, r)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if err := t.removePort(ctx, r); err != nil {
+		return err
+	}
+	t.reportStep("port removed")
+	if err := JoinErrors(release(), t.removeAttachment(r)); err != nil {
+		return err
+	}
+	t.reportStep("removed")
+	return t.recordError(st.Remove(r.Key))
+}
+
+// removeAttachment removes what an Add created. Parts may be gone already.
+func (t *Attachment) removeAttachment(r *record.Record) error {
+	var err error
+	if !r.InfoKept {
+		if err = t.checkInfoDir(r.InfoDir); err == nil {
+			err = ioError("device-info", deviceinfo.CNIDir{Root: t.Root, Dir: r.InfoDir}.Remove(r.InfoFile))
+		}
+	}
+	t.reportStep("device-info removed")
+	return JoinErrors(err, t.removeClaimedDir(r))
+}
+
+// removeTemporary removes what killed writers have left in the directory of device-info files.
+func (t *Attachment) removeTemporary() error {
+	if t.checkInfoDir(t.InfoDir) != nil {
+		return nil // no Add has written there
+	}
+	return ioError("device-info", deviceinfo.RemoveTemporary(t.Root, t.InfoDir, temporaryAge))
+}
+
+// CollectGarbage removes the attachments of the attachment's network that are not in valid. A failure does not keep
+// it from removing others.
+func (t *Attachment) CollectGarbage(ctx context.Context, valid map[record.Key]bool) error {
+	st, err := t.findRecords()
+	if err != nil {
+		return JoinErrors(err, t.removeTemporary())
+	}
+	if st == nil {
+		return JoinErrors(t.collectPorts(ctx, nil, valid), t.removeTemporary())
+	}
+	defer st.Close()
+	keys, err := st.Keys()
+	unfinished, err2 := st.UnfinishedKeys()
+	errs := []error{t.recordError(err), t.recordError(err2)}
+	for _, key := range append(keys, unfinished...) {
+		if key.Network != t.Network || valid[key] {
+			continue
+		}
+		if r, err := st.Read(key); err == nil && r != nil && r.Adapter != t.Adapter {
+			continue // of another runtime's network with the same name
+		}
+		errs = append(errs, t.removeRecorded(ctx, st, key))
+	}
+	errs = append(errs, t.collectPorts(ctx, st, valid), t.releaseUnrecorded(st), t.removeTemporary())
+	return JoinErrors(errs...)
+}
+
+// releaseUnrecorded removes the claims of containers without any record, of all networks: the record was
+// lost. An Add writes its record before it claims a directory, so the records are read while the claims are locked.
+func (t *Attachment) releaseUnrecorded(st *record.Store) error {
+	var recorded []string
+	readKeys := sync.OnceValue(func() error {
+		keys, err := st.Keys()
+		for _, key := range keys {
+			recorded = append(recorded, key.ContainerID)
+		}
+		return t.recordError(err)
+	})
+	err := claims.Open(t.Root, t.ClaimsDir).Release(func(h claims.Holder) bool {
+		return h == t.holder(h.Sandbox) && readKeys() == nil && !slices.Contains(recorded, h.Sandbox)
+	})
+	if err != nil {
+		return ioError("claimsDir", err)
+	}
+	return readKeys()
+}
+
+// removeUnrecorded removes what it can find of an attachment without a usable record. Remove must succeed (§2,
+// Remove), otherwise the pod never ends. Nothing in the broken record is used. The names of the port, the directory and
+// the device-info file contain the attachment's names, and a file must say that this plugin wrote it for
+// this network. The runtime logs the messages on standard error.
+func (t *Attachment) removeUnrecorded(ctx context.Context, st *record.Store, key record.Key, broken error) error {
+	fmt.Fprintf(t.Log, "%s: %v; removing the record and everything with the attachment's names\n", t.Program, t.recordError(broken))
+	name := DirName(key)
+	r := &record.Record{Key: key, InfoKept: true, SocketDir: t.SocketDir, Directory: name, ClaimsDir: t.ClaimsDir, Claimed: t.claimedPath(name)}
+	if t.Port.Vswitch != "" {
+		owner := portOwner(key)
+		r.Switch, r.ConfigFile, r.Port = t.Port.Vswitch, t.ConfigFile, &vswitch.Port{Name: vswitch.PortName(owner), Owner: owner}
+	}
+	return t.removeAll(ctx, st, r, func() error {
+		return JoinErrors(t.releaseUnknownAddresses(key), t.removeOwnInfoFiles(key), t.removeDamagedInfo(key))
+	})
+}
+
+// removeOwnInfoFiles removes the device-info files of an attachment that this plugin wrote.
+func (t *Attachment) removeOwnInfoFiles(key record.Key) error {
+	dir := deviceinfo.CNIDir{Root: t.Root, Dir: t.InfoDir}
+	if t.checkInfoDir(t.InfoDir) != nil {
+		return nil
+	}
+	files, err := dir.List()
+	if err != nil {
+		return ioError("device-info", err)
+	}
+	var errs []error
+	for _, f := range files {
+		name := path.Base(f.File)
+		_, ifName, ok := deviceinfo.MatchCNIFileName(name, key.ContainerID)
+		isNamed := ok && ifName == key.Interface
+		// This plugin replaces files atomically, so it did not write an unreadable one.
+		if !isNamed || f.Err != nil {
+			continue
+		}
+		if n, err := attachment.ReadInterfaceInfo(f.Info); err == nil && n.Network == key.Network {
+			fmt.Fprintf(t.Log, "%s: removing device-info file %q\n", t.Program, f.File)
+			errs = append(errs, ioError("device-info", dir.Remove(name)))
+		}
+	}
+	return JoinErrors(errs...)
+}
+
+// removeDamagedInfo removes unreadable device-info files with the names of an attachment without a usable record: the file
+// that the runtime names, and <namespace>-<network>-<container ID>_<interface>. Such a file would block an Add with the
+// same names. A network can name a file of another attachment, which stays.
+func (t *Attachment) removeDamagedInfo(key record.Key) error {
+	dir := deviceinfo.CNIDir{Root: t.Root, Dir: t.InfoDir}
+	files, err := dir.List()
+	if err != nil {
+		return nil // removeOwnInfoFiles reports it where a record says that there are files
+	}
+	var errs []error
+	for _, f := range files {
+		file := path.Base(f.File)
+		namespace, isOwn := strings.CutSuffix(file, "-"+key.Network+"-"+key.ContainerID+"_"+key.Interface)
+		isNamed := key == t.Key && file == path.Base(t.InfoFile) && isInfoFileOf(key, file)
+		if errdefs.IsInvalidArgument(f.Err) && (isNamed || isOwn && name.IsLabel(namespace)) {
+			fmt.Fprintf(t.Log, "%s: removing unreadable device-info file %q: %v\n", t.Program, f.File, f.Err)
+			errs = append(errs, ioError("device-info", dir.Remove(file)))
+		}
+	}
+	return JoinErrors(errs...)
+}

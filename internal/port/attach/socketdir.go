@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attach
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
+
+	"github.com/jackfield/jackfield/internal/base/diag"
+	"github.com/jackfield/jackfield/internal/deliver/claims"
+	"github.com/jackfield/jackfield/internal/deliver/sockdir"
+	"github.com/jackfield/jackfield/internal/host/hostfs"
+	"github.com/jackfield/jackfield/internal/host/trust"
+	"github.com/jackfield/jackfield/internal/port/record"
+	"github.com/jackfield/jackfield/pkg/deviceinfo"
+)
+
+// dirInContainer has a container's sockets, as net/<ifName>/<file>.
+const dirInContainer = "/var/run/jackfield"
+
+// planSocket plans the socket of an attachment: in the attachment's own directory dir below the socket directory.
+// The name of that directory only depends on network, container and interface.
+func (t *Attachment) planSocket() (dir, socket string, err error) {
+	d := &t.Device
+	file := d.Field["path"]
+	switch {
+	case d.isAbstract():
+		return "", file, nil
+	case path.IsAbs(file):
+		rel, ok := strings.CutPrefix(file, t.SocketDir+"/")
+		if !ok || !strings.Contains(rel, "/") {
+			return "", "", t.Invalid("device.path", diag.Quote(file), "a socket in a directory below socketDir, "+t.SocketDir)
+		}
+		return "", file, t.checkLength(file)
+	case file == "":
+		file = string(d.Kind) + ".sock"
+	}
+	dir = DirName(t.Key)
+	socket = path.Join(t.SocketDir, dir, file)
+	return dir, socket, t.checkLength(socket)
+}
+
+// planAddSocket plans the socket of an Add: at the path in the device plugin's device-info, or at that of the
+// configuration.
+func (t *Attachment) planAddSocket(a *addPlan) error {
+	d := &t.Device
+	if !d.IsSocket() {
+		return nil
+	}
+	file := path.Join(t.InfoDir, a.record.InfoFile)
+	if err := t.completeSocket(file, a.before); err != nil {
+		return err
+	}
+	have, described := d.Field["path"], SocketPath(a.before)
+	if described != "" {
+		switch dir, socket, err := t.planSocket(); {
+		case err == nil && dir != "" && socket == described:
+			a.record.Directory, a.socket = dir, socket // an earlier ADD of this attachment wrote the file
+			return nil
+		case have == "" || t.Root.IsSameFile(have, described):
+			a.socket = described
+			if strings.HasPrefix(described, "@") {
+				return nil
+			}
+			return t.checkLength(described)
+		default:
+			return t.contradiction("path", have, described, file, string(d.Kind)+".path")
+		}
+	}
+	if err := t.checkSocketPath(); err != nil {
+		return err
+	}
+	var err error
+	a.record.Directory, a.socket, err = t.planSocket()
+	return err
+}
+
+// DirName returns the name of an attachment's directory: the beginning of the container's ID, for
+// people, a hash of network, container and interface, and the interface. It has at most 41 bytes.
+func DirName(k record.Key) string {
+	sum := sha256.Sum256([]byte(k.Network + "\x00" + k.ContainerID + "\x00" + k.Interface))
+	return k.ContainerID[:min(12, len(k.ContainerID))] + "-" + hex.EncodeToString(sum[:6]) + "-" + k.Interface
+}
+
+// checkLength checks that the socket's paths on the host and in the container fit a UNIX socket address.
+func (t *Attachment) checkLength(socket string) error {
+	inside := path.Join(dirInContainer, "net", t.Interface, path.Base(socket))
+	for _, p := range []struct{ what, path string }{{"on the host", socket}, {"in the container", inside}} {
+		if n := len(p.path); n > hostfs.MaxSocketPath {
+			return Fail(codeConfig, "invalid network configuration: socketDir, device.path: the socket's path is too long",
+				"%s it is %q, of %d bytes; a UNIX socket's path has at most %d: shorten socketDir or device.path", p.what, p.path, n, hostfs.MaxSocketPath)
+		}
+	}
+	return nil
+}
+
+// openDir opens a directory of the configuration, and creates it if it is missing. key names it in errors. A
+// directory that another user could replace or fill is refused.
+func openDir(host hostfs.Root, key, dir string, perm uint32) (*os.File, error) {
+	open := trust.MakeOwnDir
+	if key == "socketDir" {
+		open = trust.MakeSharedDir // with the vswitch's user and group
+	}
+	f, err := open(host, dir, perm)
+	if err != nil {
+		return nil, dirError(key, err)
+	}
+	return f, nil
+}
+
+// claimedPath returns the canonical path of an attachment's directory, under which it is claimed.
+func (t *Attachment) claimedPath(name string) string {
+	return path.Join(t.Root.Canonical(t.SocketDir), name)
+}
+
+// holder returns the holder of a container's claims, with the program that makes them.
+func (t *Attachment) holder(containerID string) claims.Holder {
+	return claims.Holder{Sandbox: containerID, Adapter: cmp.Or(t.Adapter, claims.CNI), StateDir: t.StateDir}
+}
+
+// claimAndCreateSocketDir claims an attachment's directory for the pod and creates it. The claim keeps other
+// pods from getting the directory before the pod's first container is created.
+func (t *Attachment) claimAndCreateSocketDir(name string) (err error) {
+	dir, claimed := claims.Open(t.Root, t.ClaimsDir), t.claimedPath(name)
+	_, fresh, err := dir.ClaimDirectory(claimed, t.holder(t.ContainerID))
+	if errdefs.IsConflict(err) {
+		return Fail(codeConfig, "the attachment's socket directory belongs to another pod", "%v", err)
+	}
+	if err != nil {
+		return Fail(codeIO, "I/O failure: claimsDir", "claim %q in %q: %v", claimed, t.ClaimsDir, err)
+	}
+	t.reportStep("directory claimed")
+	fd, err := t.createSocketDir(name)
+	if err != nil {
+		if fresh && AsError(err).Code == CodeExists {
+			// The existing directory is not this attachment's.
+			err = JoinErrors(err, dir.ReleaseDirectory(claimed, t.holder(t.ContainerID)))
+		}
+		return err
+	}
+	defer unix.Close(fd)
+	t.reportStep("directory created")
+	return t.recordSocketDir(dir, claimed, fd)
+}
+
+// recordSocketDir records the creation of an attachment's directory in its claim. If the configuration has a
+// size, it mounts a file system that bounds the directory. The plugin runs in the runtime's mount namespace,
+// so the host sees the mount.
+func (t *Attachment) recordSocketDir(dir *claims.Dir, claimed string, fd int) error {
+	if size := t.SocketDirSize; size > 0 {
+		root, err := sockdir.Mount(dir, claimed, fd, size)
+		if err != nil {
+			return Fail(codeIO, "I/O failure: socketDirSize", "bound directory %q: %v", claimed, err)
+		}
+		unix.Close(root)
+		t.reportStep("file system mounted")
+		return nil
+	}
+	id, err := claims.IdentityOf(fd)
+	if err == nil {
+		err = dir.SetCreated(claimed, id, nil)
+	}
+	if err != nil {
+		return Fail(codeIO, "I/O failure: claimsDir", "record the creation of %q in %q: %v", claimed, t.ClaimsDir, err)
+	}
+	return nil
+}
+
+// createSocketDir creates an attachment's directory with the owner, group and group write permission of the
+// socket directory, so that a vswitch that does not run as root can create its sockets.
+func (t *Attachment) createSocketDir(name string) (fd int, err error) {
+	dir := t.SocketDir
+	f, err := openDir(t.Root, "socketDir", dir, 0o755)
+	if err != nil {
+		return -1, err
+	}
+	defer f.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return -1, Fail(codeIO, "I/O failure: socketDir", "inspect %q: %v", dir, err)
+	}
+	fd, err = hostfs.MkdirAt(int(f.Fd()), name, 0o755|st.Mode&0o020)
+	if errors.Is(err, unix.EEXIST) {
+		return -1, Fail(CodeExists, "the attachment already exists", "directory %q exists, and no record says that this plugin created it: remove it", path.Join(dir, name))
+	}
+	if err != nil {
+		return -1, Fail(codeIO, "I/O failure: socketDir", "create %q: %v", path.Join(dir, name), err)
+	}
+	if int(st.Uid) != os.Geteuid() || int(st.Gid) != os.Getegid() {
+		if err := unix.Fchown(fd, int(st.Uid), int(st.Gid)); err != nil {
+			unix.Close(fd)
+			return -1, Fail(codeIO, "I/O failure: socketDir", "set the owner of %q to that of %q: %v", path.Join(dir, name), dir, err)
+		}
+	}
+	return fd, nil
+}
+
+// removeClaimedDir removes the directory of a record, if it still is the one that Add created, and then its
+// claim. If a killed Add did not record which directory it created, only an empty directory is removed.
+func (t *Attachment) removeClaimedDir(r *record.Record) error {
+	if r.Directory == "" {
+		return nil
+	}
+	dir := claims.Open(t.Root, r.ClaimsDir)
+	claim, err := dir.Directory(r.Claimed)
+	if err != nil {
+		return ioError("claimsDir", err)
+	}
+	if slices.ContainsFunc(claim.Holders, func(h claims.Holder) bool { return h.Sandbox != r.ContainerID }) {
+		return nil // another pod's, which Add could not claim
+	}
+	if err := removeSocketDir(t.Root, r.SocketDir, r.Directory, &claim); err != nil {
+		return err
+	}
+	return ioError("claimsDir", dir.ReleaseDirectory(r.Claimed, t.holder(r.ContainerID)))
+}
+
+// removeSocketDir unmounts the file system that the claim names, and removes an attachment's directory: all of it if it
+// is the one that the claim says was created, and only an empty one if the claim does not say. It follows no symlink,
+// changes nothing outside, and only removes a directory. A missing directory is no error.
+func removeSocketDir(host hostfs.Root, dir, name string, claim *claims.Claim) error {
+	if err := deviceinfo.CheckFileName(name); err != nil {
+		return err
+	}
+	f, err := trust.OpenSharedDir(host, dir)
+	if errdefs.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return dirError("socketDir", err)
+	}
+	defer f.Close()
+	if err := sockdir.Remove(int(f.Fd()), name, claim, false); err != nil {
+		return Fail(codeIO, "I/O failure: socketDir", "remove %q: %v", path.Join(dir, name), err)
+	}
+	return nil
+}

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attach
+
+import (
+	"context"
+	"errors"
+	"io"
+	"path"
+	"slices"
+	"time"
+
+	"github.com/containerd/errdefs"
+
+	"github.com/jackfield/jackfield/internal/config"
+	"github.com/jackfield/jackfield/internal/deliver/claims"
+	"github.com/jackfield/jackfield/internal/host/hostfs"
+	"github.com/jackfield/jackfield/internal/port/record"
+	"github.com/jackfield/jackfield/internal/port/vswitch"
+	"github.com/jackfield/jackfield/internal/port/vswitchdriver"
+	"github.com/jackfield/jackfield/pkg/deviceinfo"
+)
+
+// Sweeper removes everything that an attachment has until its sandbox is removed: record, port, addresses, directory,
+// claim and device-info. A runtime does not always run DEL: Multus runs no DEL if its own record of the sandbox is lost.
+// The caller must know that a sandbox was removed, because a sweep cuts off a living one.
+type Sweeper struct {
+	Root    hostfs.Root
+	Config  *config.Config // of the node
+	Log     io.Writer
+	Program string
+	// Release runs the IPAM plugin in a record.
+	Release func(ctx context.Context, key record.Key, recorded *record.IPAM) error
+}
+
+// plainKeys describes keys of networks by their names alone.
+type plainKeys struct{}
+
+func (plainKeys) Name(key string) string { return key }
+func (plainKeys) Place(string) string    { return "" }
+func (plainKeys) Value(string) string    { return "nothing" }
+
+// attachment returns the attachment of a key in the node's own directories.
+func (s *Sweeper) attachment(ctx context.Context, key record.Key) *Attachment {
+	t := &Attachment{Key: key, Root: s.Root, Log: s.Log, Program: s.Program, Source: plainKeys{}, ConfigFile: config.DefaultPath,
+		StateDir: DefaultStateDir, ClaimsDir: claims.Path(s.Config.StateDir), SocketDir: DefaultSocketDir, InfoDir: s.Config.DeviceInfo.CNIDir}
+	if len(s.Config.Sockets.Roots) > 0 {
+		t.SocketDir = s.Config.Sockets.Roots[0]
+	}
+	t.Release = func(key record.Key, recorded *record.IPAM, _ bool) error {
+		if recorded == nil || len(recorded.Config) == 0 {
+			return nil
+		}
+		return s.Release(ctx, key, recorded)
+	}
+	return t
+}
+
+// Recorded lists the attachments of the CNI plugin that have a record and for which isWanted returns true. The record is
+// nil if it is unreadable.
+func (s *Sweeper) Recorded(isWanted func(record.Key, *record.Record) bool) ([]record.Key, error) {
+	return s.list(func(key record.Key, r *record.Record) bool {
+		return (r == nil || r.Adapter == "") && isWanted(key, r)
+	})
+}
+
+// list is Recorded for the attachments of all adapters.
+func (s *Sweeper) list(isWanted func(record.Key, *record.Record) bool) ([]record.Key, error) {
+	st, err := record.Find(s.Root, DefaultStateDir)
+	if st == nil || err != nil {
+		return nil, err
+	}
+	defer st.Close()
+	keys, err := st.Keys()
+	if err != nil {
+		return nil, err
+	}
+	var wanted []record.Key
+	for _, key := range keys {
+		r, err := st.Read(key)
+		if err == nil && r == nil {
+			continue // removed meanwhile
+		}
+		if isWanted(key, r) {
+			wanted = append(wanted, key)
+		}
+	}
+	return wanted, nil
+}
+
+// Abandoned lists the recorded attachments whose sandbox is not in the runtime's list. An ADD runs before the runtime
+// lists the sandbox, so the network namespace must be gone, too, and the record must be older than before. Where the
+// record does not say, the attachment is not abandoned.
+func (s *Sweeper) Abandoned(isListed func(sandboxID string) bool, before time.Time) ([]record.Key, error) {
+	return s.Recorded(func(key record.Key, r *record.Record) bool {
+		if r == nil || isListed(key.ContainerID) {
+			return false
+		}
+		if !errdefs.IsNotFound(r.StatNetns(s.Root)) {
+			return false
+		}
+		st, err := s.Root.Lstat(path.Join(DefaultStateDir, key.FileName()))
+		return err == nil && time.Unix(st.Mtim.Unix()).Before(before)
+	})
+}
+
+// AbandonedByPodman lists the attachments of Podman whose network namespace is gone, or whose teardown failed.
+func (s *Sweeper) AbandonedByPodman() ([]record.Key, error) {
+	return s.list(func(key record.Key, r *record.Record) bool {
+		if r == nil || r.Adapter == "" || r.Leftover {
+			return r != nil && r.Leftover
+		}
+		return errdefs.IsNotFound(r.StatNetns(s.Root))
+	})
+}
+
+// UnrecordedPort is a port with Jackfield's mark on a vswitch, of which no attachment has a record.
+type UnrecordedPort struct {
+	Switch string
+	vswitch.Port
+	driver vswitch.Driver
+}
+
+// Remove removes the port.
+func (p *UnrecordedPort) Remove(ctx context.Context) error { return p.driver.Remove(ctx, p.Owner) }
+
+// UnrecordedPorts lists the ports of the node's vswitches that have no record. An ADD records a port before it creates the
+// port, so the ports are listed first.
+func (s *Sweeper) UnrecordedPorts(ctx context.Context) (ports []UnrecordedPort, err error) {
+	var errs []error
+	for _, v := range s.Config.Vswitches {
+		driver, err := vswitchdriver.Open(s.Root, v)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		listed, err := driver.List(ctx)
+		errs = append(errs, err)
+		for _, p := range listed {
+			ports = append(ports, UnrecordedPort{v.Name, p, driver})
+		}
+	}
+	_, err = s.list(func(key record.Key, _ *record.Record) bool {
+		ports = slices.DeleteFunc(ports, func(p UnrecordedPort) bool {
+			return p.Owner.ContainerID == "" || p.Owner.ContainerID == key.ContainerID && p.Owner.Interface == key.Interface
+		})
+		return false
+	})
+	if err != nil {
+		return nil, err // the records are unknown, so no port is known to have none
+	}
+	return ports, errors.Join(errs...)
+}
+
+// Remove removes a recorded attachment. While something cannot be removed, the record stays.
+func (s *Sweeper) Remove(ctx context.Context, key record.Key) error {
+	t := s.attachment(ctx, key)
+	st, err := t.findRecords()
+	if st == nil || err != nil {
+		return err
+	}
+	defer st.Close()
+	if r, err := st.Read(key); err == nil && r != nil {
+		t.Adapter = r.Adapter // the holder of the claim
+	}
+	return t.removeRecorded(ctx, st, key)
+}
+
+// RemoveSandbox removes everything of a removed sandbox: its recorded attachments, and the directories, claims and
+// device-info files of attachments whose record was lost.
+func (s *Sweeper) RemoveSandbox(ctx context.Context, sandboxID string) error {
+	keys, err := s.Recorded(func(key record.Key, _ *record.Record) bool { return key.ContainerID == sandboxID })
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, key := range keys {
+		errs = append(errs, s.Remove(ctx, key))
+	}
+	if err := JoinErrors(errs...); err != nil {
+		return err // the records say what is left
+	}
+	_, err = deviceinfo.CNIDir{Root: s.Root, Dir: s.Config.DeviceInfo.CNIDir}.RemoveSandbox(sandboxID)
+	return JoinErrors(s.removeClaimed(ctx, sandboxID), ioError("device-info", err))
+}
+
+// removeClaimed removes the directories that the CNI plugin claimed for a sandbox, with their claims.
+func (s *Sweeper) removeClaimed(ctx context.Context, sandboxID string) error {
+	t := s.attachment(ctx, record.Key{ContainerID: sandboxID})
+	dirs, err := claims.Open(s.Root, t.ClaimsDir).HeldDirectories(t.holder(sandboxID))
+	errs := []error{ioError("claimsDir", err)}
+	for _, dir := range dirs {
+		errs = append(errs, t.removeClaimedDir(&record.Record{Key: t.Key, ClaimsDir: t.ClaimsDir, Claimed: dir,
+			SocketDir: path.Dir(dir), Directory: path.Base(dir)}))
+	}
+	return JoinErrors(errs...)
+}

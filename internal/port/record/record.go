@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package record
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/containerd/errdefs"
+
+	"github.com/jackfield/jackfield/internal/base/diag"
+	"github.com/jackfield/jackfield/internal/host/hostfs"
+	"github.com/jackfield/jackfield/internal/port/vswitch"
+	"github.com/jackfield/jackfield/pkg/deviceinfo"
+)
+
+// DefaultDir holds the records if the network configuration has no stateDir. A reboot removes it, together
+// with the attachments.
+const DefaultDir = "/var/run/jackfield/cni"
+
+// Key identifies an attachment.
+type Key struct {
+	Network     string `json:"network"`
+	ContainerID string `json:"containerID"` // CNI's: the ID of the pod's sandbox
+	Interface   string `json:"ifname"`
+}
+
+// NetnsID identifies a network namespace by its file in nsfs.
+type NetnsID struct {
+	Device uint64 `json:"device"`
+	Inode  uint64 `json:"inode"`
+}
+
+// FindNetns returns the identity of the network namespace at a path, nil if none can be inspected.
+func FindNetns(host hostfs.Root, path string) *NetnsID {
+	st, err := host.Stat(path)
+	if err != nil {
+		return nil
+	}
+	return &NetnsID{uint64(st.Dev), st.Ino}
+}
+
+// Record describes what one ADD creates.
+type Record struct {
+	Key
+
+	// Netns is the path of the container's network namespace at ADD. Namespace and Pod are empty outside
+	// Kubernetes.
+	Netns string `json:"netns"`
+	// NetnsID identifies that network namespace; nil if it is unknown. Names of network namespaces are reused.
+	NetnsID *NetnsID `json:"netnsID,omitempty"`
+
+	Namespace string `json:"namespace,omitempty"`
+	Pod       string `json:"pod,omitempty"`
+
+	// Adapter is the program that created the attachment, "" for the CNI plugin.
+	Adapter string `json:"adapter,omitempty"`
+
+	// Leftover says that the runtime has ended the attachment, and that removing it failed.
+	Leftover bool `json:"leftover,omitempty"`
+
+	// Chained says that the interface is of an earlier plugin of the network.
+	Chained bool `json:"chained,omitempty"`
+
+	SocketDir string `json:"socketDir,omitempty"` // host path, with Directory
+	Directory string `json:"directory,omitempty"` // the attachment's, below SocketDir
+	// ClaimsDir has the claim of the directory, whose canonical path is Claimed.
+	ClaimsDir string `json:"claimsDir,omitempty"`
+	Claimed   string `json:"claimed,omitempty"`
+
+	InfoDir  string `json:"deviceInfoDir"`  // host path
+	InfoFile string `json:"deviceInfoFile"` // name in InfoDir
+	// InfoKept says that the file existed before, as a copy of the device plugin's. Its creator removes it.
+	InfoKept bool `json:"deviceInfoKept,omitempty"`
+	// Info is the planned device-info, without the interface's information.
+	Info *deviceinfo.Info `json:"deviceInfo"`
+
+	// IPAM is the IPAM plugin that allocates the addresses, nil for none.
+	IPAM *IPAM `json:"ipam,omitempty"`
+
+	// Switch is the name of the vswitch in ConfigFile, the node's configuration. Port is the requested port.
+	// All are empty if the attachment has no port.
+	Switch     string        `json:"vswitch,omitempty"`
+	ConfigFile string        `json:"configFile,omitempty"`
+	Port       *vswitch.Port `json:"port,omitempty"`
+}
+
+// IPAM is a run of an IPAM plugin. Its DEL releases the addresses, also when the runtime never runs DEL.
+type IPAM struct {
+	Type string `json:"type"`           // name of the executable
+	Path string `json:"path"`           // CNI_PATH
+	Args string `json:"args,omitempty"` // CNI_ARGS
+	// Config is the network configuration, which the plugin reads.
+	Config json.RawMessage `json:"config"`
+}
+
+// MaxIPAMConfig bounds IPAM.Config. A record has it, and is bounded itself.
+const MaxIPAMConfig = 128 << 10
+
+// checkIPAM checks that the executable is one of the directories of CNI_PATH.
+func checkIPAM(i *IPAM) error {
+	if i == nil {
+		return nil
+	}
+	if deviceinfo.CheckFileName(i.Type) != nil || i.Path == "" {
+		return fmt.Errorf("ipam: invalid plugin %s in %s: %w", diag.Quote(i.Type), diag.Quote(i.Path), errdefs.ErrInvalidArgument)
+	}
+	return nil
+}
+
+// separator is not allowed in names of networks and IDs of containers.
+const separator = "@"
+
+// FileName returns the name of the record's file: <network>@<containerID>@<interface>.
+func (k Key) FileName() string {
+	return k.Network + separator + k.ContainerID + separator + k.Interface
+}
+
+// parseFileName is the inverse of FileName.
+func parseFileName(name string) (key Key, ok bool) {
+	parts := strings.SplitN(name, separator, 3)
+	if len(parts) != 3 || parts[0] == "" || parts[1] == "" || parts[2] == "" || name[0] == '.' {
+		return Key{}, false
+	}
+	return Key{Network: parts[0], ContainerID: parts[1], Interface: parts[2]}, true
+}
+
+// parse parses the record of an attachment. A record that no ADD wrote is errdefs.ErrInvalidArgument.
+func parse(key Key, data []byte) (*Record, error) {
+	r := &Record{}
+	if err := json.Unmarshal(data, r); err != nil {
+		return nil, fmt.Errorf("%s: %w", diag.Excerpt(err.Error(), diag.MaxExcerpt), errdefs.ErrInvalidArgument)
+	}
+	if r.Key != key {
+		return nil, fmt.Errorf("it is the record of %s: %w", diag.Quote(r.FileName()), errdefs.ErrInvalidArgument)
+	}
+	if r.Info == nil {
+		return nil, fmt.Errorf("deviceInfo: missing: %w", errdefs.ErrInvalidArgument)
+	}
+	for _, f := range []struct {
+		key, value string
+		check      func(string) error
+		optional   bool
+	}{
+		{"deviceInfoDir", r.InfoDir, hostfs.CheckPath, false},
+		{"deviceInfoFile", r.InfoFile, deviceinfo.CheckFileName, false},
+		{"socketDir", r.SocketDir, hostfs.CheckPath, r.Directory == ""},
+		{"directory", r.Directory, deviceinfo.CheckFileName, true},
+		{"claimsDir", r.ClaimsDir, hostfs.CheckPath, r.Claimed == ""},
+		{"claimed", r.Claimed, hostfs.CheckPath, true},
+		{"configFile", r.ConfigFile, hostfs.CheckPath, true},
+	} {
+		if f.optional && f.value == "" {
+			continue
+		}
+		if f.check(f.value) != nil {
+			return nil, fmt.Errorf("%s: found %s: %w", f.key, diag.Quote(f.value), errdefs.ErrInvalidArgument)
+		}
+	}
+	if err := cmp.Or(checkPort(r), checkIPAM(r.IPAM)); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// checkPort checks that the port is the attachment's own, so that no record leads to another's port.
+func checkPort(r *Record) error {
+	if r.Switch == "" && r.Port == nil {
+		return nil
+	}
+	if r.Switch == "" || r.Port == nil {
+		return fmt.Errorf("vswitch and port: only one of them is given: %w", errdefs.ErrInvalidArgument)
+	}
+	if o := r.Port.Owner; o.ContainerID != r.ContainerID || o.Interface != r.Interface || r.Port.Name != vswitch.PortName(o) {
+		return fmt.Errorf("port: found %s of container %s, interface %s, want the port of this attachment: %w",
+			diag.Quote(r.Port.Name), diag.Quote(o.ContainerID), diag.Quote(o.Interface), errdefs.ErrInvalidArgument)
+	}
+	return nil
+}
+
+// Living returns the containers with an attachment that its runtime has not ended. Among them are those of Podman,
+// which the node's container runtime does not know. A container whose record does not say counts as living.
+func Living(host hostfs.Root, dir string) ([]string, error) {
+	st, err := Find(host, dir)
+	if st == nil || err != nil {
+		return nil, err
+	}
+	defer st.Close()
+	keys, err := st.Keys()
+	if err != nil {
+		return nil, err
+	}
+	var ids []string
+	for _, key := range keys {
+		r, err := st.Read(key)
+		if err == nil && r == nil {
+			continue // removed meanwhile
+		}
+		if err != nil || r.isLiving(host) {
+			ids = append(ids, key.ContainerID)
+		}
+	}
+	return ids, nil
+}
+
+// IsRunningUnlisted reports whether the attachment is of a running container that the node's container runtime does
+// not know, such as one of Podman.
+func (r *Record) IsRunningUnlisted(host hostfs.Root) bool {
+	if r.Adapter == "" || r.Leftover {
+		return false
+	}
+	return r.StatNetns(host) == nil
+}
+
+// StatNetns returns nil if the network namespace of the ADD is at its path. It returns errdefs.ErrNotFound if that is
+// gone, or if another network namespace has its path. A container without the host's mounts sees a file of another
+// device at the path. Such a file counts as the network namespace of the ADD.
+func (r *Record) StatNetns(host hostfs.Root) error {
+	st, err := host.Stat(r.Netns)
+	id := r.NetnsID
+	if err == nil && id != nil && uint64(st.Dev) == id.Device && st.Ino != id.Inode {
+		err = errdefs.ErrNotFound
+	}
+	return err
+}
+
+// isLiving reports whether the runtime has not ended the attachment. Podman ends it by a teardown. A runtime of CNI
+// removes the network namespace.
+func (r *Record) isLiving(host hostfs.Root) bool {
+	if r.Adapter != "" {
+		return !r.Leftover
+	}
+	return !errdefs.IsNotFound(r.StatNetns(host))
+}

@@ -1,0 +1,488 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package vpp
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/containerd/errdefs"
+
+	"github.com/jackfield/jackfield/internal/base/diag"
+	"github.com/jackfield/jackfield/internal/host/hostfs"
+	"github.com/jackfield/jackfield/internal/port/vswitch"
+)
+
+const maxBridge = 1<<24 - 1
+
+// Driver creates ports on one VPP. It keeps no state. Each call opens a connection of its own, except in a session.
+type Driver struct {
+	vswitch.Switch
+	// Uplink is VPP's interface that carries the VLANs of ports; empty for none.
+	Uplink  string
+	session *session // nil for a connection for each call
+}
+
+// Ensure implements vswitch.Driver. VPP creates a socket before it answers, so an interface that is up is usable.
+// MAC is the container's: VPP's bridge domains learn it, and nothing is set. The application chooses the queues of
+// vhost-user.
+func (d *Driver) Ensure(ctx context.Context, port vswitch.Port) (vswitch.Port, error) {
+	bridge, err := d.check(port)
+	if err != nil {
+		return vswitch.Port{}, err
+	}
+	var got vswitch.Port
+	err = d.withConnection(ctx, func(c *connection) error {
+		got, err = d.ensure(ctx, c, port, bridge)
+		return err
+	})
+	if err != nil {
+		return vswitch.Port{}, d.explain(port, err)
+	}
+	got.Owner = port.Owner
+	return got, nil
+}
+
+// ensure creates the interface or changes it, and returns the port as VPP has it then. If it fails, it removes what it
+// created.
+func (d *Driver) ensure(ctx context.Context, c *connection, port vswitch.Port, bridge uint32) (vswitch.Port, error) {
+	got, created, err := d.ensureUnlocked(ctx, c, port, bridge)
+	if err == nil {
+		return got, nil
+	}
+	// The connection may be the reason of the failure.
+	fresh := *d
+	fresh.session = nil
+	switch {
+	case created:
+		err = vswitch.CleanUp(ctx, err, func(ctx context.Context) error { return fresh.remove(ctx, port) })
+	case port.VLAN != 0:
+		err = vswitch.CleanUp(ctx, err, func(ctx context.Context) error {
+			return fresh.withConnection(ctx, func(c *connection) error { return fresh.removeUnusedSegments(ctx, c) })
+		})
+	}
+	return vswitch.Port{}, err
+}
+
+// ensureUnlocked locks VPP's VLANs for a port with a VLAN, and unlocks them at its end. created reports that VPP may have
+// a new interface.
+func (d *Driver) ensureUnlocked(ctx context.Context, c *connection, port vswitch.Port, bridge uint32) (got vswitch.Port, created bool, err error) {
+	if port.VLAN != 0 {
+		unlock, err := d.lockSegments(ctx)
+		if err != nil {
+			return vswitch.Port{}, false, err
+		}
+		defer unlock()
+	}
+	v, err := c.readInventory()
+	if err != nil {
+		return vswitch.Port{}, false, err
+	}
+	if err := d.ensureBridge(c, v, port, bridge); err != nil {
+		return vswitch.Port{}, false, err
+	}
+	have := v.owned(port.Owner)
+	if have != nil && !isSameSocket(have.Port, port) {
+		if err := c.delete(v, have); err != nil {
+			return vswitch.Port{}, false, err
+		}
+		delete(v.interfaces, have.index)
+		delete(v.policers, formatTag(port.Owner))
+		have = nil
+	}
+	if have == nil {
+		createErr := d.create(c, v, port)
+		created = createErr == nil
+		have, err = c.findInterface(port.Owner)
+		if createErr != nil && have == nil { // otherwise another process has created it in the meantime
+			return vswitch.Port{}, false, createErr
+		}
+	}
+	if err == nil {
+		err = c.configure(v, have, port, bridge)
+	}
+	if err == nil {
+		have, err = c.findInterface(port.Owner)
+	}
+	if err != nil {
+		return vswitch.Port{}, created, err
+	}
+	return have.Port, created, nil
+}
+
+// ensureBridge checks that the port can be in its bridge domain, and creates that of a VLAN.
+func (d *Driver) ensureBridge(c *connection, v *inventory, port vswitch.Port, bridge uint32) error {
+	if err := c.requireMessages(port.Type); err != nil {
+		return err
+	}
+	if err := d.requirePolicer(c, port); err != nil {
+		return err
+	}
+	if port.VLAN != 0 {
+		return d.ensureSegment(c, v, port)
+	}
+	domain, exists := v.bridges[bridge]
+	if s, ok := segmentOf(bridge, domain.tag); exists && ok {
+		return d.Refuse(port, "bridge", fmt.Sprintf("bridge domain %s is VLAN %d of bridge %s", port.Bridge, s.vlan, s.bridge),
+			"name that bridge with that vlan, or another bridge", errdefs.ErrAlreadyExists)
+	}
+	if port.Bridge != "" && !exists {
+		return d.Refuse(port, "bridge", "VPP has no bridge domain "+port.Bridge,
+			`create it with "vppctl create bridge-domain `+port.Bridge+`", in VPP's startup file as well`, errdefs.ErrNotFound)
+	}
+	return nil
+}
+
+// requireMessages returns an error if a message is missing that the life of a port needs. Otherwise a port could be
+// created that cannot be found or deleted.
+func (c *connection) requireMessages(protocol vswitch.Type) error {
+	needed := []exchange{createVhostUserIf, swInterfaceVhostUserDump, deleteVhostUserIf}
+	if protocol == vswitch.Memif {
+		needed = []exchange{memifSocketFilenameAddDel, memifSocketFilenameDump, memifCreate, memifDump, memifDelete, swInterfaceTagAddDel}
+	}
+	for _, e := range append(needed, swInterfaceSetFlags, swInterfaceSetL2Bridge, swInterfaceSetMTU) {
+		for _, message := range []string{e.request, e.answer} {
+			if !c.knowsMessage(message) {
+				return c.missingMessage(message)
+			}
+		}
+	}
+	return nil
+}
+
+// findInterface returns the owner's interface, which exists, as VPP has it now.
+func (c *connection) findInterface(owner vswitch.Owner) (*swInterface, error) {
+	v, err := c.readInventory()
+	if err != nil {
+		return nil, err
+	}
+	have := v.owned(owner)
+	if have == nil {
+		err = errdefs.ErrUnavailable.WithMessage("the interface was deleted right after its creation")
+	}
+	return have, err
+}
+
+// joinCleanup returns the error of a call, with that of the removal of what was created before.
+func joinCleanup(err, cleanup error) error {
+	if cleanup == nil {
+		return err
+	}
+	return fmt.Errorf("%w; what was created is not removed: %w", err, cleanup)
+}
+
+// isSameSocket reports whether an interface has what cannot be changed.
+func isSameSocket(a, b vswitch.Port) bool {
+	return a.Type == b.Type && a.Socket == b.Socket && a.SwitchListens == b.SwitchListens
+}
+
+// create creates the interface with its tag.
+func (d *Driver) create(c *connection, v *inventory, port vswitch.Port) error {
+	for _, i := range v.interfaces {
+		if i.Socket != port.Socket {
+			continue
+		}
+		// A memif gets its tag after its creation. One without a tag that nobody has used is what an earlier call left.
+		if i.isLeftoverOf(port) {
+			return c.setTag(i.index, formatTag(port.Owner))
+		}
+		return d.Refuse(port, "device.path", fmt.Sprintf("another interface of VPP uses the socket %q", port.Socket),
+			"delete the interface or choose another path", errdefs.ErrAlreadyExists)
+	}
+	if port.SwitchListens {
+		// VPP removes whatever socket it finds at the path. It must not be another process'.
+		if err := vswitch.RemoveStaleSocket(d.Host, port.Type, port.Socket); err != nil {
+			return d.Refuse(port, "device.path", err.Error(), "remove the file, end the process that uses it, or choose another path", err)
+		}
+	}
+	if port.Type == vswitch.Memif {
+		return c.createMemif(port)
+	}
+	request := createVhostUserIfMessage{IsServer: port.SwitchListens}
+	copy(request.Socket[:], port.Socket)
+	copy(request.Tag[:], formatTag(port.Owner))
+	return c.call(createVhostUserIf, new(indexReply), request)
+}
+
+// createMemif creates a memif's socket, which VPP numbers, the interface and its tag. If it fails, it removes what it
+// created.
+func (c *connection) createMemif(port vswitch.Port) (err error) {
+	var socket, created indexReply
+	name := memifSocketFilenameMessage{IsAdd: true, SocketID: anyIndex, FilenameLength: uint32(len(port.Socket))}
+	if err := c.call(memifSocketFilenameAddDel, &socket, name, []byte(port.Socket)); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = joinCleanup(err, c.deleteMemifSocket(socket.Index))
+		}
+	}()
+	role := memifSlave
+	if port.SwitchListens {
+		role = memifMaster
+	}
+	request := memifCreateMessage{Role: role, SocketID: socket.Index, RxQueues: uint8(port.Queues), TxQueues: uint8(port.Queues)}
+	if err := c.call(memifCreate, &created, request); err != nil {
+		return err
+	}
+	if err := c.setTag(created.Index, formatTag(port.Owner)); err != nil {
+		return joinCleanup(err, c.call(memifDelete, new(retvalReply), swIfIndexMessage{created.Index}))
+	}
+	return nil
+}
+
+func (c *connection) setTag(index uint32, tag string) error {
+	request := swInterfaceTagAddDelMessage{IsAdd: true, SwIfIndex: index}
+	copy(request.Tag[:], tag)
+	return c.call(swInterfaceTagAddDel, new(retvalReply), request)
+}
+
+// configure changes what can be changed of an interface. v is VPP before the interface was created.
+func (c *connection) configure(v *inventory, have *swInterface, want vswitch.Port, bridge uint32) error {
+	if want.MTU != 0 && have.MTU != want.MTU {
+		mtu := have.mtu
+		mtu[0] = uint32(want.MTU)
+		if err := c.call(swInterfaceSetMTU, new(retvalReply), swInterfaceSetMTUMessage{have.index, mtu}); err != nil {
+			return err
+		}
+	}
+	if want.Bridge != "" && (have.Bridge != want.Bridge || have.VLAN != want.VLAN) {
+		request := swInterfaceSetL2BridgeMessage{SwIfIndex: have.index, BridgeDomain: bridge, Enable: true}
+		if err := c.call(swInterfaceSetL2Bridge, new(retvalReply), request); err != nil {
+			return err
+		}
+	}
+	// A policer is lost when an interface leaves its bridge domain.
+	if err := c.setRate(v, have.index, want); err != nil {
+		return err
+	}
+	if !have.up {
+		return c.call(swInterfaceSetFlags, new(retvalReply), swInterfaceSetFlagsMessage{have.index, adminUp})
+	}
+	return nil
+}
+
+// delete deletes an interface with its policer, and a memif's socket. VPP keeps a policer whose interface is deleted, and
+// cannot take a deleted policer from an interface.
+func (c *connection) delete(v *inventory, i *swInterface) error {
+	name := formatTag(i.Owner)
+	_, policed := v.policers[name]
+	if policed = policed && i.Name != ""; policed {
+		if err := c.applyPolicer(name, i.index, false); err != nil {
+			return err
+		}
+	}
+	if err := c.deleteInterface(i); err != nil || !policed {
+		return err
+	}
+	return c.deletePolicer(name)
+}
+
+func (c *connection) deleteInterface(i *swInterface) error {
+	if i.Type == vswitch.VhostUser {
+		return ignoreMissing(c.call(deleteVhostUserIf, new(retvalReply), swIfIndexMessage{i.index}), retvalInvalidInterface)
+	}
+	if err := ignoreMissing(c.call(memifDelete, new(retvalReply), swIfIndexMessage{i.index}), retvalInvalidInterface); err != nil {
+		return err
+	}
+	return c.deleteMemifSocket(i.memifSocket)
+}
+
+func (c *connection) deleteMemifSocket(id uint32) error {
+	return ignoreMissing(c.call(memifSocketFilenameAddDel, new(indexReply), memifSocketFilenameMessage{SocketID: id}), retvalInvalidArgument)
+}
+
+// ignoreMissing returns nil if another process has deleted the interface or socket, which VPP reports as missing.
+func ignoreMissing(err error, missing int32) error {
+	var result *retvalError
+	if errors.As(err, &result) && result.retval == missing {
+		return nil
+	}
+	return err
+}
+
+// Remove implements vswitch.Driver. VPP leaves the socket of a memif behind.
+func (d *Driver) Remove(ctx context.Context, owner vswitch.Owner) error {
+	return d.RemoveWithLeftovers(ctx, vswitch.Port{Name: vswitch.PortName(owner), Owner: owner})
+}
+
+// RemoveWithLeftovers implements vswitch.LeftoverRemover. A memif gets its tag after its creation, and its socket has
+// no tag.
+func (d *Driver) RemoveWithLeftovers(ctx context.Context, port vswitch.Port) error {
+	return d.explain(port, d.remove(ctx, port))
+}
+
+func (d *Driver) remove(ctx context.Context, port vswitch.Port) error {
+	return d.withConnection(ctx, func(c *connection) error {
+		v, err := c.readInventory()
+		if errdefs.IsNotImplemented(err) {
+			// This VPP has another version than the one that created the port. It has restarted since, without its ports.
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if have := v.owned(port.Owner); have != nil {
+			if err := c.delete(v, have); err != nil {
+				return err
+			}
+			if have.SwitchListens {
+				if err := vswitch.RemoveStaleSocket(d.Host, have.Type, have.Socket); err != nil {
+					return err
+				}
+			}
+			delete(v.interfaces, have.index)
+		} else if _, left := v.policers[formatTag(port.Owner)]; left {
+			if err := c.deletePolicer(formatTag(port.Owner)); err != nil {
+				return err
+			}
+		}
+		if err := c.removeMemifLeftovers(v, port); err != nil || !v.hasSegments() {
+			return err
+		}
+		return d.removeUnusedSegments(ctx, c)
+	})
+}
+
+// removeMemifLeftovers deletes an interface without a tag, and sockets without an interface, that an interrupted creation
+// of the port left.
+func (c *connection) removeMemifLeftovers(v *inventory, port vswitch.Port) error {
+	if port.Type != vswitch.Memif || port.Socket == "" {
+		return nil
+	}
+	for _, i := range v.interfaces {
+		if i.isLeftoverOf(port) {
+			if err := c.delete(v, i); err != nil {
+				return err
+			}
+			delete(v.memifSockets, i.memifSocket)
+		}
+	}
+	for id, path := range v.memifSockets {
+		used := slices.ContainsFunc(slices.Collect(maps.Values(v.interfaces)), func(i *swInterface) bool {
+			return i.Type == vswitch.Memif && i.memifSocket == id
+		})
+		if path == port.Socket && !used {
+			if err := c.deleteMemifSocket(id); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Probe implements vswitch.Driver.
+func (d *Driver) Probe(ctx context.Context) error {
+	c, err := connect(ctx, d.Socket())
+	if err != nil {
+		return d.explain(vswitch.Port{}, err)
+	}
+	c.close()
+	return nil
+}
+
+// List implements vswitch.Driver.
+func (d *Driver) List(ctx context.Context) ([]vswitch.Port, error) {
+	var ports []vswitch.Port
+	err := d.withConnection(ctx, func(c *connection) error {
+		v, err := c.readInventory()
+		if err != nil {
+			return err
+		}
+		for _, i := range v.interfaces {
+			if i.Name != "" {
+				ports = append(ports, i.Port)
+			}
+		}
+		return nil
+	})
+	slices.SortFunc(ports, func(a, b vswitch.Port) int { return cmp.Compare(a.Name, b.Name) })
+	return ports, d.explain(vswitch.Port{}, err)
+}
+
+// withConnection runs f with a connection.
+func (d *Driver) withConnection(ctx context.Context, f func(*connection) error) error {
+	if d.session != nil {
+		return d.session.run(f)
+	}
+	c, err := connect(ctx, d.Socket())
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	return f(c)
+}
+
+// check refuses what VPP cannot do or the messages cannot hold, and returns the number of the bridge domain.
+func (d *Driver) check(p vswitch.Port) (bridge uint32, err error) {
+	invalid := func(field, said, remedy string) error {
+		return d.Refuse(p, field, said, remedy, errdefs.ErrInvalidArgument)
+	}
+	tag := formatTag(p.Owner)
+	number, bridgeErr := strconv.ParseUint(p.Bridge, 10, 32)
+	switch {
+	case p.Name != vswitch.PortName(p.Owner):
+		err = invalid("name", "want "+vswitch.PortName(p.Owner), "name the port for its owner")
+	case p.Type != vswitch.VhostUser && p.Type != vswitch.Memif:
+		err = d.Refuse(p, "type", "VPP has no ports of type "+diag.Quote(string(p.Type)), "use vhost-user or memif", errdefs.ErrNotImplemented)
+	case p.Bridge != "" && (bridgeErr != nil || number == 0 || number > maxBridge || strconv.FormatUint(number, 10) != p.Bridge):
+		err = invalid("bridge", diag.Quote(p.Bridge)+" is not the number of a bridge domain", fmt.Sprintf("use a number from 1 to %d", maxBridge))
+	case p.Type == vswitch.Memif && p.Queues > 255:
+		err = d.Refuse(p, "queues", "a memif has at most 255", "use fewer queues", errdefs.ErrOutOfRange)
+	case len(p.Socket) > hostfs.MaxSocketPath || !strings.HasPrefix(p.Socket, "/") || strings.ContainsRune(p.Socket, 0):
+		err = invalid("socketDir", fmt.Sprintf("%s is not an absolute path of at most %d bytes", diag.Quote(p.Socket), hostfs.MaxSocketPath), "shorten socketDir or device.path")
+	case len(tag) > maxTag:
+		err = invalid("containerID", fmt.Sprintf("the tag %s has %d bytes; VPP stores %d", diag.Quote(tag), len(tag), maxTag), "use a shorter container ID or interface name")
+	}
+	if err == nil {
+		err = cmp.Or(d.checkVLAN(p), d.checkRate(p))
+	}
+	if p.VLAN != 0 {
+		return segment{p.Bridge, p.VLAN}.domain(), err
+	}
+	return uint32(number), err
+}
+
+// explain returns a call's error as a Refusal if VPP answered, and with the switch's name.
+func (d *Driver) explain(p vswitch.Port, err error) error {
+	var refusal *vswitch.Refusal
+	var result *retvalError
+	switch {
+	case err == nil || errors.As(err, &refusal):
+		return err
+	case errdefs.IsUnavailable(err):
+		return &vswitch.UnavailableError{Switch: d.Name, Endpoint: d.Socket(), Err: err, Down: errors.Is(err, errDown)}
+	case errors.As(err, &result):
+		field, remedy := fieldOf(result.message), `see "vppctl show logging"`
+		if field == "socketDir" {
+			remedy = "check that VPP sees this directory at the same path and can write to it; " + remedy
+		}
+		return d.Refuse(p, field, err.Error(), remedy, result.Unwrap())
+	case errdefs.IsNotImplemented(err): // a message
+		return d.Refuse(p, "", err.Error(), "load VPP's plugins for vhost-user and memif; Jackfield supports VPP 23.06 to 26.06", errdefs.ErrNotImplemented)
+	}
+	return fmt.Errorf("vswitch %q: %w", d.Name, err)
+}
+
+// fieldOf returns the key of the configuration that a message carries.
+func fieldOf(message string) string {
+	switch message {
+	case swInterfaceSetMTU.request:
+		return "mtu"
+	case swInterfaceSetL2Bridge.request:
+		return "bridge"
+	case bridgeDomainAddDel.request, createVLANSubif.request, deleteSubif.request, l2InterfaceVLANTagRewrite.request:
+		return "vlan"
+	case policerAddDel.request, policerInput.request:
+		return "rate"
+	case memifSocketFilenameAddDel.request, memifCreate.request, createVhostUserIf.request:
+		return "socketDir"
+	}
+	return ""
+}
