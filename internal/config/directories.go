@@ -6,27 +6,23 @@ import (
 	"maps"
 	"path"
 	"slices"
-)
 
-// Directory is a host directory that the configuration names.
-type Directory struct {
-	Path string
-	Use  string // its purpose, for people
-}
+	"github.com/jackfield/jackfield/internal/host/dircheck"
+)
 
 // Directories returns the host directories that the plugin uses, each once, in a fixed order. specDirs, if
 // not nil, replace those of the configuration.
-func (c *Config) Directories(specDirs []string) []Directory {
+func (c *Config) Directories(specDirs []string) []dircheck.Directory {
 	if specDirs == nil {
 		specDirs = c.CDI.SpecDirs
 	}
-	var out []Directory
+	var out []dircheck.Directory
 	seen := make(map[string]bool)
 	add := func(use string, dirs ...string) {
 		for _, dir := range dirs {
 			if dir != "" && !seen[dir] {
 				seen[dir] = true
-				out = append(out, Directory{dir, use})
+				out = append(out, dircheck.Directory{Path: dir, Use: use})
 			}
 		}
 	}

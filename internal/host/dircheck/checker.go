@@ -15,7 +15,6 @@ import (
 
 	"github.com/containerd/errdefs"
 
-	"github.com/jackfield/jackfield/internal/config"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 
@@ -27,10 +26,11 @@ const (
 	unresponsiveAfter = time.Second
 )
 
-// Directory is a directory and when it became unresponsive; the time is zero while it answers.
+// Directory is a directory of the host.
 type Directory struct {
-	config.Directory
-	Since time.Time
+	Path  string
+	Use   string    // its purpose, for people
+	Since time.Time // when it became unresponsive; zero while it answers
 }
 
 // fault says why the directory must not be waited for.
@@ -69,14 +69,14 @@ func New(host hostfs.Root, report func(d Directory, was time.Duration)) *Checker
 func (c *Checker) Close() { close(c.quit) }
 
 // Replace checks these directories from now on.
-func (c *Checker) Replace(dirs []config.Directory) {
+func (c *Checker) Replace(dirs []Directory) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.current = nil
 	for _, dir := range dirs {
 		d := cmp.Or(c.byPath[dir.Path], &checked{})
 		c.byPath[dir.Path] = d
-		d.Directory.Directory = dir
+		d.Path, d.Use = dir.Path, dir.Use
 		c.current = append(c.current, d)
 	}
 	c.checkAll()

@@ -10,7 +10,6 @@ import (
 	"github.com/containerd/errdefs"
 
 	"github.com/jackfield/jackfield/internal/base/busytest"
-	"github.com/jackfield/jackfield/internal/config"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 
@@ -28,7 +27,7 @@ func TestDirectoryIsUnresponsiveWhileItsCheckHangs(t *testing.T) {
 	reports := make(chan report, 10)
 	c := New(host, func(d Directory, _ time.Duration) { reports <- report{d.Path, d.Since.IsZero()} })
 	defer c.Close()
-	dirs := []config.Directory{{Path: "/missing", Use: "CDI"}, {Path: "/hangs", Use: "state"}}
+	dirs := []Directory{{Path: "/missing", Use: "CDI"}, {Path: "/hangs", Use: "state"}}
 	c.Replace(dirs)
 	c.mu.Lock()
 	hangs := c.byPath["/hangs"]

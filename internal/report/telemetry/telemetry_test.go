@@ -12,7 +12,6 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/jackfield/jackfield/internal/cdiregistry"
-	"github.com/jackfield/jackfield/internal/config"
 	"github.com/jackfield/jackfield/internal/host/dircheck"
 	"github.com/jackfield/jackfield/internal/report/status"
 )
@@ -104,7 +103,7 @@ func TestUnknownValuesAreLeftOut(t *testing.T) {
 func TestFamiliesAreWhatIsExposed(t *testing.T) {
 	c := NewCounters()
 	c.RefusedBy.Add("rule")
-	got := gather(t, c, &Sample{CDI: &cdiregistry.Stats{}, Directories: []dircheck.Directory{{Directory: config.Directory{Path: "/etc/cdi"}}},
+	got := gather(t, c, &Sample{CDI: &cdiregistry.Stats{}, Directories: []dircheck.Directory{{Path: "/etc/cdi"}},
 		Node: status.Node{Runtime: &status.Runtime{Name: "containerd"}, Staging: "mount", Vswitches: []status.Vswitch{{Name: "ovs0"}}}})
 	kinds := map[string]dto.MetricType{counter: dto.MetricType_COUNTER, gauge: dto.MetricType_GAUGE, histogram: dto.MetricType_HISTOGRAM}
 	for _, f := range Families() {
