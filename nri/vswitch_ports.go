@@ -15,7 +15,6 @@ import (
 	"github.com/jackfield/jackfield/internal/port/record"
 	"github.com/jackfield/jackfield/internal/port/vswitch"
 	"github.com/jackfield/jackfield/internal/port/vswitchdriver"
-	"github.com/jackfield/jackfield/internal/report/status"
 )
 
 // vswitchPorts has the ports of living pods re-created that a vswitch has lost. The work is done
@@ -71,14 +70,14 @@ func (v *vswitchPorts) sandboxesChanged() {
 }
 
 // listStatus returns the state of each vswitch of the configuration.
-func (v *vswitchPorts) listStatus() []status.Vswitch {
+func (v *vswitchPorts) listStatus() []vswitch.Status {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.reconciler == nil {
 		return nil
 	}
 	found := v.reconciler.Status()
-	var out []status.Vswitch
+	var out []vswitch.Status
 	for _, s := range v.switches {
 		now := found[s.Name]
 		now.Name, now.Type, now.Endpoint = s.Name, string(s.Type), s.Endpoint

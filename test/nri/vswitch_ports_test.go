@@ -48,7 +48,7 @@ func TestPortsOfLivingPodsAreKept(t *testing.T) {
 	pod := nritest.NewPod("dpdk-1", "p", nil)
 	name := n.attachPort(pod.Id)
 	check(t, n.runtime.RunPodSandbox(context.Background(), pod))
-	vswitch := func(what string, ok func(v status.Vswitch) bool) {
+	vswitch := func(what string, ok func(v pkgvswitch.Status) bool) {
 		t.Helper()
 		n.status(what, func(s *status.Node) bool { return len(s.Vswitches) == 1 && ok(s.Vswitches[0]) })
 	}
@@ -58,9 +58,9 @@ func TestPortsOfLivingPodsAreKept(t *testing.T) {
 		return code, out.String()
 	}
 
-	vswitch("the port of the pod", func(v status.Vswitch) bool { return v.Answering && v.Ports == 1 && v.Missing == 0 && v.Error == "" })
+	vswitch("the port of the pod", func(v pkgvswitch.Status) bool { return v.Answering && v.Ports == 1 && v.Missing == 0 && v.Error == "" })
 	s.Vsctl("del-port", name)
-	vswitch("the port that was removed by hand", func(v status.Vswitch) bool { return v.Ports == 1 && v.Recreated == 2 && v.Error == "" })
+	vswitch("the port that was removed by hand", func(v pkgvswitch.Status) bool { return v.Ports == 1 && v.Recreated == 2 && v.Error == "" })
 	if list := s.Vsctl("list-ports", "br0"); strings.TrimSpace(list) != name {
 		t.Errorf("the switch has the ports %q, want %s", list, name)
 	}
@@ -84,7 +84,7 @@ func TestPortsOfLivingPodsAreKept(t *testing.T) {
 	s.SignalDatabase(syscall.SIGCONT)
 
 	s.KillDatabase()
-	vswitch("that the switch is gone", func(v status.Vswitch) bool { return !v.Answering && v.Error != "" })
+	vswitch("that the switch is gone", func(v pkgvswitch.Status) bool { return !v.Answering && v.Error != "" })
 	n.metrics(`jackfield_vswitch_up{vswitch="ovs0"} 0`)
 	if _, text := run("doctor"); !strings.Contains(text, "is unreachable") || !strings.Contains(text, "vswitches.ovs0.endpoint") {
 		t.Errorf("doctor does not report that the switch is gone:\n%s", text)
@@ -96,9 +96,9 @@ func TestPortsOfLivingPodsAreKept(t *testing.T) {
 	s.StartDatabase()
 	s.Configure(true)
 	s.AddBridge("br0")
-	vswitch("the port after the loss of the database", func(v status.Vswitch) bool { return v.Answering && v.Ports == 1 && v.Missing == 0 })
+	vswitch("the port after the loss of the database", func(v pkgvswitch.Status) bool { return v.Answering && v.Ports == 1 && v.Missing == 0 })
 
 	// The port of a pod that ended is not created again.
 	check(t, n.runtime.RemovePodSandbox(context.Background(), pod))
-	vswitch("no port of a living pod", func(v status.Vswitch) bool { return v.Ports == 0 && v.Missing == 0 })
+	vswitch("no port of a living pod", func(v pkgvswitch.Status) bool { return v.Ports == 0 && v.Missing == 0 })
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/jackfield/jackfield/internal/config/policy"
 	"github.com/jackfield/jackfield/internal/edit"
 	"github.com/jackfield/jackfield/internal/engine"
+	"github.com/jackfield/jackfield/internal/port/vswitch"
 	"github.com/jackfield/jackfield/internal/report/doctor"
 	"github.com/jackfield/jackfield/internal/report/explain"
 	"github.com/jackfield/jackfield/internal/report/policyeval"
@@ -44,7 +45,7 @@ var jsonSections = map[string]reflect.Type{
 	"Status": reflect.TypeFor[status.Node](), "Runtime": reflect.TypeFor[status.Runtime](), "Configuration in force": reflect.TypeFor[status.Config](),
 	"Running container": reflect.TypeFor[status.Container](), "Recorded request": reflect.TypeFor[status.Request](),
 	"Policy question": reflect.TypeFor[policy.Asked](), "Recorded edit": reflect.TypeFor[status.Edit](), "Sandbox": reflect.TypeFor[status.Sandbox](),
-	"Vswitch": reflect.TypeFor[status.Vswitch](), "Socket": reflect.TypeFor[status.PlacedSocket](), "Build": reflect.TypeFor[version.Build](),
+	"Vswitch": reflect.TypeFor[vswitch.Status](), "Socket": reflect.TypeFor[status.PlacedSocket](), "Build": reflect.TypeFor[version.Build](),
 }
 
 // documentedKeys returns the keys of each section of the page.

@@ -17,6 +17,7 @@ import (
 	"github.com/jackfield/jackfield/internal/config"
 	"github.com/jackfield/jackfield/internal/engine"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
+	"github.com/jackfield/jackfield/internal/port/vswitch"
 	"github.com/jackfield/jackfield/internal/report/status"
 )
 
@@ -258,7 +259,7 @@ func daemonText(n *status.Node) string {
 }
 
 // vswitchState says whether a vswitch answers, and what became of the ports on it.
-func vswitchState(v *status.Vswitch) string {
+func vswitchState(v *vswitch.Status) string {
 	switch {
 	case !v.Checked:
 		return "not checked yet"

@@ -17,7 +17,6 @@ import (
 	"github.com/jackfield/jackfield/internal/base/diag"
 	"github.com/jackfield/jackfield/internal/port/record"
 	"github.com/jackfield/jackfield/internal/port/vswitch"
-	"github.com/jackfield/jackfield/internal/report/status"
 )
 
 // attachment identifies a port by what every switch stores of its owner.
@@ -45,7 +44,7 @@ type switchState struct {
 	failures map[failure]bool
 
 	mu     sync.Mutex
-	status status.Vswitch
+	status vswitch.Status
 }
 
 func (s *switchState) trigger() {
@@ -177,7 +176,7 @@ func (s *switchState) finish(p *passResult) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	old := s.status
-	s.status = status.Vswitch{
+	s.status = vswitch.Status{
 		Checked: true, Answering: p.answering, Ports: p.ports, Missing: p.missing, Error: p.firstError,
 		Recreated: old.Recreated + len(p.changes[Recreated]) + len(p.changes[Changed]), Removed: old.Removed + len(p.changes[Removed]),
 		Errors: old.Errors + p.errors,

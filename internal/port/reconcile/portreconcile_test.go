@@ -19,7 +19,6 @@ import (
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/internal/port/record"
 	"github.com/jackfield/jackfield/internal/port/vswitch"
-	"github.com/jackfield/jackfield/internal/report/status"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
 
@@ -169,7 +168,7 @@ func TestLostAndChangedPortsOfLivingSandboxesAreEnsured(t *testing.T) {
 	f.ovs.ports[b] = p
 	f.wantEnsured("b")
 	f.wantEnsured()
-	if want := (status.Vswitch{Checked: true, Answering: true, Ports: 2, Recreated: 5}); f.state.status != want {
+	if want := (vswitch.Status{Checked: true, Answering: true, Ports: 2, Recreated: 5}); f.state.status != want {
 		t.Errorf("found %+v, want %+v", f.state.status, want)
 	}
 	var actions []Action
@@ -384,7 +383,7 @@ func TestFailureIsReportedOnceAndRetried(t *testing.T) {
 		!slices.IsSortedFunc(f.events[0].Changes, func(a, b Change) int { return strings.Compare(a.Port.Name, b.Port.Name) }) {
 		t.Errorf("reported %+v", f.events)
 	}
-	if want := (status.Vswitch{Checked: true, Answering: true, Missing: count, Errors: 3 * count, Error: "no bridge"}); f.state.status != want {
+	if want := (vswitch.Status{Checked: true, Answering: true, Missing: count, Errors: 3 * count, Error: "no bridge"}); f.state.status != want {
 		t.Errorf("found %+v, want %+v", f.state.status, want)
 	}
 	f.ovs.refuse = nil

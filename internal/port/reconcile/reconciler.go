@@ -9,7 +9,6 @@ import (
 
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/internal/port/vswitch"
-	"github.com/jackfield/jackfield/internal/report/status"
 )
 
 const (
@@ -111,8 +110,8 @@ func (r *Reconciler) Trigger() {
 }
 
 // Status returns the state of each switch after its last pass, without what the configuration says of the switch.
-func (r *Reconciler) Status() map[string]status.Vswitch {
-	all := map[string]status.Vswitch{}
+func (r *Reconciler) Status() map[string]vswitch.Status {
+	all := map[string]vswitch.Status{}
 	for name, s := range r.switches {
 		s.mu.Lock()
 		all[name] = s.status

@@ -8,28 +8,29 @@ import (
 
 	"github.com/jackfield/jackfield/internal/config"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
+	"github.com/jackfield/jackfield/internal/port/vswitch"
 	"github.com/jackfield/jackfield/internal/report/status"
 )
 
 // Each state of a vswitch has a finding that names the switch, and a remedy if there is a fault.
 func TestEachVswitchStateHasFindingAndRemedy(t *testing.T) {
-	at := status.Vswitch{Name: "ovs0", Type: "ovs", Endpoint: "/run/openvswitch/db.sock"}
-	with := func(change func(v *status.Vswitch)) *status.Node {
+	at := vswitch.Status{Name: "ovs0", Type: "ovs", Endpoint: "/run/openvswitch/db.sock"}
+	with := func(change func(v *vswitch.Status)) *status.Node {
 		v := at
 		v.Checked, v.Answering, v.Ports = true, true, 3
 		change(&v)
-		return &status.Node{Registered: true, Vswitches: []status.Vswitch{v}}
+		return &status.Node{Registered: true, Vswitches: []vswitch.Status{v}}
 	}
 	for name, tc := range map[string]struct {
 		node     *status.Node
 		severity Severity
 		found    string
 	}{
-		"answers":         {with(func(*status.Vswitch) {}), OK, `"ovs0" (ovs at /run/openvswitch/db.sock) answers and has 3 ports of running pods`},
-		"is unreachable":  {with(func(v *status.Vswitch) { v.Answering, v.Error = false, "connection refused" }), Error, "is unreachable: connection refused"},
-		"lacks ports":     {with(func(v *status.Vswitch) { v.Missing, v.Error = 1, "no bridge br0" }), Error, "lacks 1 port of running pods: no bridge br0"},
-		"another failure": {with(func(v *status.Vswitch) { v.Error = "a record cannot be read" }), Warning, "answers and has 3 ports of running pods: a record cannot be read"},
-		"not checked":     {with(func(v *status.Vswitch) { *v = at }), Unknown, "is not checked yet"},
+		"answers":         {with(func(*vswitch.Status) {}), OK, `"ovs0" (ovs at /run/openvswitch/db.sock) answers and has 3 ports of running pods`},
+		"is unreachable":  {with(func(v *vswitch.Status) { v.Answering, v.Error = false, "connection refused" }), Error, "is unreachable: connection refused"},
+		"lacks ports":     {with(func(v *vswitch.Status) { v.Missing, v.Error = 1, "no bridge br0" }), Error, "lacks 1 port of running pods: no bridge br0"},
+		"another failure": {with(func(v *vswitch.Status) { v.Error = "a record cannot be read" }), Warning, "answers and has 3 ports of running pods: a record cannot be read"},
+		"not checked":     {with(func(v *vswitch.Status) { *v = at }), Unknown, "is not checked yet"},
 		"no plugin":       {nil, Unknown, "is not registered"},
 		"not registered":  {&status.Node{}, Unknown, "is not registered"},
 	} {

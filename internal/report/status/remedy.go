@@ -4,20 +4,6 @@ package status
 
 import "cmp"
 
-// FindRemedy returns what an administrator can do about a switch that does not answer or lacks ports; "" for a switch
-// without a fault.
-func (v *Vswitch) FindRemedy() string {
-	switch {
-	case !v.Checked:
-		return ""
-	case !v.Answering:
-		return "start the switch, or correct vswitches." + v.Name + ".endpoint"
-	case v.Missing > 0:
-		return "correct what the switch refuses; jackfield-nri tries again every few seconds"
-	}
-	return ""
-}
-
 // FindRemedy returns what an administrator can do about the runtime; "" for one that applies what NRI plugins request.
 func (r *Runtime) FindRemedy() string {
 	if r.Limitation() == "" {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jackfield/jackfield/internal/config/policy"
+	"github.com/jackfield/jackfield/internal/port/vswitch"
 )
 
 // Node is the status of a daemon. Get sets the remedies; the daemon does not send them.
@@ -41,25 +42,7 @@ type Node struct {
 	// StagingReasonCode is the reason as a value: a staging.Reason.
 	StagingReasonCode string `json:"stagingReasonCode,omitempty"`
 	// Vswitches are the vswitches of the configuration, by name.
-	Vswitches []Vswitch `json:"vswitches,omitempty"`
-}
-
-// Vswitch is a virtual switch and the ports of living pods on it.
-type Vswitch struct {
-	Name     string `json:"name"`
-	Type     string `json:"type"`
-	Endpoint string `json:"endpoint"`
-	// Checked says that the switch was checked since the daemon started. Until then nothing below is known.
-	Checked   bool `json:"checked"`
-	Answering bool `json:"answering"` // at the last check
-	Ports     int  `json:"ports"`     // on the switch
-	Missing   int  `json:"missing"`   // not on the switch, and not re-created yet
-	// Recreated, Removed and Errors count since the daemon started or the configuration of the switches changed.
-	Recreated int    `json:"recreated"`
-	Removed   int    `json:"removed"`
-	Errors    int    `json:"errors"`
-	Error     string `json:"error,omitempty"` // of the last check
-	Remedy    string `json:"remedy,omitempty"`
+	Vswitches []vswitch.Status `json:"vswitches,omitempty"`
 }
 
 // Sandbox is a pod that lives.

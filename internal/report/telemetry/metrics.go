@@ -13,6 +13,7 @@ import (
 
 	"github.com/jackfield/jackfield/internal/cdiregistry"
 	"github.com/jackfield/jackfield/internal/host/dircheck"
+	"github.com/jackfield/jackfield/internal/port/vswitch"
 	"github.com/jackfield/jackfield/internal/report/status"
 )
 
@@ -204,7 +205,7 @@ func stagingMetrics(c *Counters, s *Sample) []metric {
 	}
 }
 
-func vswitchMetrics(vswitches []status.Vswitch) []metric {
+func vswitchMetrics(vswitches []vswitch.Status) []metric {
 	var up, ports, missing, recreated, removed, failures []value
 	for i := range vswitches {
 		v := &vswitches[i]

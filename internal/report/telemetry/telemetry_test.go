@@ -13,6 +13,7 @@ import (
 
 	"github.com/jackfield/jackfield/internal/cdiregistry"
 	"github.com/jackfield/jackfield/internal/host/dircheck"
+	"github.com/jackfield/jackfield/internal/port/vswitch"
 	"github.com/jackfield/jackfield/internal/report/status"
 )
 
@@ -104,7 +105,7 @@ func TestFamiliesAreWhatIsExposed(t *testing.T) {
 	c := NewCounters()
 	c.RefusedBy.Add("rule")
 	got := gather(t, c, &Sample{CDI: &cdiregistry.Stats{}, Directories: []dircheck.Directory{{Path: "/etc/cdi"}},
-		Node: status.Node{Runtime: &status.Runtime{Name: "containerd"}, Staging: "mount", Vswitches: []status.Vswitch{{Name: "ovs0"}}}})
+		Node: status.Node{Runtime: &status.Runtime{Name: "containerd"}, Staging: "mount", Vswitches: []vswitch.Status{{Name: "ovs0"}}}})
 	kinds := map[string]dto.MetricType{counter: dto.MetricType_COUNTER, gauge: dto.MetricType_GAUGE, histogram: dto.MetricType_HISTOGRAM}
 	for _, f := range Families() {
 		m := got[f.Name]
