@@ -17,6 +17,7 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/jackfield/jackfield/internal/base/name"
 	"github.com/jackfield/jackfield/internal/base/reserved"
 	"github.com/jackfield/jackfield/internal/config"
 	"github.com/jackfield/jackfield/internal/config/policy"
@@ -24,7 +25,6 @@ import (
 	"github.com/jackfield/jackfield/internal/edit"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/internal/host/sysfstest"
-	"github.com/jackfield/jackfield/internal/port/vswitch"
 )
 
 const rules = `
@@ -495,16 +495,16 @@ func TestSocketOfAnotherPortIsRefused(t *testing.T) {
 func TestSocketOfAnotherAttachmentsPortIsDenied(t *testing.T) {
 	for sandbox, granted := range map[string]bool{"sb": true, "another": false} {
 		h := newHost(t, "enforce")
-		name := "/var/run/vsw/" + vswitch.PortName(vswitch.Owner{ContainerID: sandbox, Interface: "net1"})
-		h.listen(strings.TrimPrefix(name, "/var"))
-		h.writeInfo("one", "net1", vhostUserInfo("client", name))
+		socket := "/var/run/vsw/" + name.Port(sandbox, "net1")
+		h.listen(strings.TrimPrefix(socket, "/var"))
+		h.writeInfo("one", "net1", vhostUserInfo("client", socket))
 		if granted {
 			if p := h.resolve(newRequest("")); planEnv(p)["JACKFIELD_NET1_TYPE"] == "" {
 				t.Errorf("its own port: items %+v", p.Items)
 			}
 			continue
 		}
-		h.wantRefusal(newRequest(""), errdefs.IsPermissionDenied, "belongs to the port of another network attachment", name)
+		h.wantRefusal(newRequest(""), errdefs.IsPermissionDenied, "belongs to the port of another network attachment", socket)
 	}
 }
 

@@ -8,9 +8,9 @@ import (
 
 	"github.com/containerd/errdefs"
 
+	"github.com/jackfield/jackfield/internal/base/name"
 	"github.com/jackfield/jackfield/internal/config/policy"
 	"github.com/jackfield/jackfield/internal/edit"
-	"github.com/jackfield/jackfield/internal/port/vswitch"
 )
 
 // grantSocket asks policy for the socket under each spelling of its path, and for a named socket
@@ -34,9 +34,9 @@ func (p *planner) grantSocket(s *socket, item *Item) error {
 // checkPortOwner refuses the socket of another attachment's port. Open vSwitch creates the sockets of all tenants in one
 // directory, which a rule may grant as a whole, and names each after its port.
 func (p *planner) checkPortOwner(s *socket) error {
-	own := vswitch.PortName(vswitch.Owner{ContainerID: p.req.SandboxID, Interface: s.att.IfName})
-	name := path.Base(s.at.rel)
-	if !vswitch.IsPortName(name) || name == own {
+	own := name.Port(p.req.SandboxID, s.att.IfName)
+	file := path.Base(s.at.rel)
+	if !name.IsPort(file) || file == own {
 		return nil
 	}
 	return errdefs.ErrPermissionDenied.WithMessage(fmt.Sprintf("%s: invalid value %q: the socket belongs to the port of another network attachment; "+

@@ -4,17 +4,15 @@ package vswitch
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/base32"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/internal/base/deadline"
+	"github.com/jackfield/jackfield/internal/base/name"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 
@@ -212,22 +210,8 @@ func (e *UnavailableError) Error() string {
 
 func (e *UnavailableError) Unwrap() []error { return []error{errdefs.ErrUnavailable, e.Err} }
 
-// portNamePrefix begins the name of every port. Drivers of switches without labels take it for a part of
-// the mark.
-const portNamePrefix = "jf"
-
-// PortName returns the name of the owner's port. It has 15 bytes, the longest name of a Linux
-// interface, and depends on ContainerID and Interface alone.
-func PortName(o Owner) string {
-	sum := sha256.Sum256([]byte(o.ContainerID + "/" + o.Interface))
-	return portNamePrefix + strings.ToLower(base32.HexEncoding.EncodeToString(sum[:]))[:13]
-}
-
-// IsPortName reports whether PortName could have returned the name.
-func IsPortName(name string) bool {
-	rest, ok := strings.CutPrefix(name, portNamePrefix)
-	return ok && len(rest) == 13 && strings.Trim(rest, "0123456789abcdefghijklmnopqrstuv") == ""
-}
+// PortName returns the name of the owner's port, which depends on ContainerID and Interface alone.
+func PortName(o Owner) string { return name.Port(o.ContainerID, o.Interface) }
 
 // WatchConnections runs watch, which watches one connection to a switch until it ends, again and again until ctx ends.
 // pause is the time before the next attempt to connect.

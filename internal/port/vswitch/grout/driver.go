@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/internal/base/diag"
+	"github.com/jackfield/jackfield/internal/base/name"
 	"github.com/jackfield/jackfield/internal/port/vswitch"
 )
 
@@ -191,7 +192,7 @@ func (d *Driver) List(ctx context.Context) ([]vswitch.Port, error) {
 	}
 	var names []string
 	for _, i := range all {
-		if vswitch.IsPortName(i.Name) {
+		if name.IsPort(i.Name) {
 			names = append(names, i.Name)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/internal/base/deadline"
+	"github.com/jackfield/jackfield/internal/base/name"
 	"github.com/jackfield/jackfield/internal/port/vswitch"
 )
 
@@ -83,7 +84,7 @@ func concernsPort(line string) bool {
 		}
 	}
 	for word := range strings.FieldsSeq(line) {
-		if vswitch.IsPortName(word) {
+		if name.IsPort(word) {
 			return true
 		}
 	}

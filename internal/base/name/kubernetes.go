@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package name checks names by the rules of Kubernetes' API.
 package name
 
 import (

@@ -1,0 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package name checks names by the rules of Kubernetes' API, and names ports of virtual switches.
+package name
