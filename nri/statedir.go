@@ -101,15 +101,9 @@ func (s *stateDir) openStores() []*staging.Store {
 	return slices.DeleteFunc([]*staging.Store{s.store.Load(), s.hooks.Load()}, func(store *staging.Store) bool { return store == nil })
 }
 
-// retainLiving removes what is kept for sandboxes and containers that are gone, as far as the
-// runtime has reported what lives. What was created after asOf stays.
+// retainLiving removes the state of sandboxes and containers that the runtime does not report as living. State that
+// was created after asOf stays.
 func (p *Plugin) retainLiving(store *staging.Store, asOf time.Time) {
-	if p.runtime.unsynchronized.Load() {
-		p.containers.wakeRestore()
-	}
-	if _, known := p.containers.liveSandboxes(); !known {
-		return
-	}
 	p.reportRemoval(p.log, "containers that are gone", store.Retain(asOf, p.containers.hasSandbox, p.containers.hasContainer))
 	p.containers.hotplug.synchronize(store)
 }
