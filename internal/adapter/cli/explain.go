@@ -140,6 +140,9 @@ func (n *hostFlags) explainPods(cmd *cobra.Command, env Env, out output, q expla
 	if err := explainer.MetadataError; err != nil {
 		env.message("warning: not all device metadata is read: %v", err)
 	}
+	for _, w := range explainer.RefusedHooks {
+		env.message("warning: %s", w)
+	}
 	if isPod(env, local.host) {
 		env.message("note: this is a pod, which does not see the host's files: mount sources and hook programs of CDI files are not checked")
 	}

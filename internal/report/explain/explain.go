@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/containerd/errdefs"
+
 	"github.com/jackfield/jackfield/internal/base/diag"
 	"github.com/jackfield/jackfield/internal/cdiregistry"
 	"github.com/jackfield/jackfield/internal/config"
@@ -24,6 +26,7 @@ import (
 	"github.com/jackfield/jackfield/internal/report/manifest"
 	"github.com/jackfield/jackfield/internal/source/devicemetadata"
 	"github.com/jackfield/jackfield/internal/source/hooksd"
+	"github.com/jackfield/jackfield/internal/source/hooksd/ocihook"
 	"github.com/jackfield/jackfield/internal/source/kubelet"
 )
 
@@ -39,7 +42,7 @@ type Explanation struct {
 	NotChecked []engine.Item `json:"notChecked,omitempty"`
 	// NotRead has the sources that exist and cannot be read. Without them the outcome of a request may be another.
 	NotRead  []string `json:"notRead,omitempty"`
-	Warnings []string `json:"warnings,omitempty"` // about the pod's annotations
+	Warnings []string `json:"warnings,omitempty"` // about the pod's annotations and the node's hook files
 	Edits    edit.Set `json:"edits"`
 	// View is the container's devices.json; absent where it has no attachment.
 	View json.RawMessage `json:"view,omitempty"`
@@ -80,6 +83,9 @@ type Explainer struct {
 	metadata []devicemetadata.File // of the host
 	// MetadataError is why not all metadata was read, or nil.
 	MetadataError error
+	// RefusedHooks has the faults of the node's hook files that it refuses.
+	RefusedHooks []string
+	unreadHooks  []string // the faults of hooks.d directories that cannot be read
 	// missing is what the engine needs to ask the kubelet which of the metadata files are a container's;
 	// "" if it has everything.
 	missing string
@@ -97,9 +103,10 @@ func New(opts Options) (*Explainer, error) {
 		return status.Mode == staging.ModeMount
 	})
 	ledger := new(engine.Ledger)
+	hooks := hooksd.New(opts.Host, opts.Config.Hooks.Dirs, hooksd.Options{})
 	engine, err := engine.New(opts.Host, opts.Config, engine.Options{
 		Ledger: ledger, Once: true, Kubelet: kubelet.QueryPod, Staged: staged,
-		Hooks:         hooksd.New(opts.Host, opts.Config.Hooks.Dirs, hooksd.Options{}).Hooks,
+		Hooks:         hooks.Hooks,
 		FindSocketDir: staging.SocketDirFinder(opts.Host, opts.Config.StateDir, ""),
 		SpecDirs:      dirs, ForAdministrator: true,
 	})
@@ -107,6 +114,7 @@ func New(opts Options) (*Explainer, error) {
 		return nil, err
 	}
 	x := &Explainer{opts: opts, engine: engine, ledger: ledger}
+	x.checkHooks(hooks.Snapshot())
 	x.readMetadata()
 	return x, nil
 }
@@ -135,7 +143,8 @@ func (x *Explainer) ExplainPod(ctx context.Context, p *manifest.Pod) []Explanati
 	}
 	for i := range all {
 		out := &all[i]
-		out.Warnings = p.Warnings(x.opts.Config)
+		out.Warnings = append(p.Warnings(x.opts.Config), x.RefusedHooks...)
+		out.NotRead = append(out.NotRead, x.unreadHooks...)
 		switch {
 		case out.Error != "":
 			out.Verdict, out.Created = Refused, new(false)
@@ -146,6 +155,20 @@ func (x *Explainer) ExplainPod(ctx context.Context, p *manifest.Pod) []Explanati
 		}
 	}
 	return all
+}
+
+// checkHooks finds the hooks.d directories that cannot be read, and the hook files that the node refuses. The engine
+// reports a hook whose program cannot be run.
+func (x *Explainer) checkHooks(s *hooksd.Snapshot) {
+	for _, fault := range s.Problems {
+		switch {
+		case slices.ContainsFunc(s.Hooks, func(h *ocihook.Hook) bool { return h.Err == error(fault) }):
+		case errdefs.IsUnavailable(fault) || errdefs.IsResourceExhausted(fault):
+			x.unreadHooks = append(x.unreadHooks, fault.Error())
+		default:
+			x.RefusedHooks = append(x.RefusedHooks, fault.Error()+"; its hook is not injected")
+		}
+	}
 }
 
 // explainContainer explains the edits that the engine would inject, and adds more items. If a rule limits the pod, it returns the
