@@ -143,3 +143,24 @@ func TestCommandsPrintDocumentedKeys(t *testing.T) {
 		}
 	}
 }
+
+// Scripts iterate over lists without a check for null.
+func TestListsAreNeverNull(t *testing.T) {
+	for name, object := range jsonSections {
+		var out bytes.Buffer
+		o := output{format: formatJSON}
+		if err := o.writeResult(Env{Stdout: &out}, reflect.Zero(object).Interface(), nil); err != nil {
+			t.Fatal(err)
+		}
+		var keys map[string]any
+		if err := json.Unmarshal(out.Bytes(), &keys); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		for _, field := range reflect.VisibleFields(object) {
+			key, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+			if value, written := keys[key]; written && value == nil && field.Type.Kind() == reflect.Slice {
+				t.Errorf("%s: the list %s is null", name, key)
+			}
+		}
+	}
+}

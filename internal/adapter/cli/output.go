@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -89,11 +90,14 @@ func (o *output) writeResult(env Env, v any, text func() string) error {
 		_, err := io.WriteString(env.Stdout, out)
 		return err
 	}
+	value := reflect.New(reflect.TypeOf(v)).Elem()
+	value.Set(reflect.ValueOf(v))
+	makeLists(value)
 	var data bytes.Buffer
 	enc := json.NewEncoder(&data)
 	enc.SetIndent("", "  ")
 	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
+	if err := enc.Encode(value.Interface()); err != nil {
 		return err
 	}
 	if o.format == formatYAML {
@@ -101,6 +105,32 @@ func (o *output) writeResult(env Env, v any, text func() string) error {
 	}
 	_, err := data.WriteTo(env.Stdout)
 	return err
+}
+
+// makeLists makes nil lists in a value empty, so that scripts read [] and not null.
+func makeLists(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if !v.IsNil() {
+			makeLists(v.Elem())
+		}
+	case reflect.Struct:
+		for _, field := range v.Fields() {
+			if field.CanSet() {
+				makeLists(field)
+			}
+		}
+	case reflect.Slice:
+		if v.Type().Elem().Kind() == reflect.Uint8 {
+			return // text
+		}
+		if v.IsNil() {
+			v.Set(reflect.MakeSlice(v.Type(), 0, 0))
+		}
+		for i := range v.Len() {
+			makeLists(v.Index(i))
+		}
+	}
 }
 
 // writeYAML writes JSON as YAML, with the keys in their order.
