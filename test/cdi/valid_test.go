@@ -12,7 +12,7 @@ import (
 
 // runtime-tools accepts the golden files of internal/deliver/oci.
 func TestGoldenConfigsAreValid(t *testing.T) {
-	dir := filepath.Join("..", "..", "pkg", "apply", "oci", "testdata")
+	dir := filepath.Join("..", "..", "internal", "deliver", "oci", "testdata")
 	read := func(file string) []byte {
 		text, err := os.ReadFile(file)
 		if err != nil {
