@@ -134,9 +134,9 @@ func (n *node) scrape(w io.Writer, random *rand.Rand, i int, at, end time.Time) 
 		return err // Prometheus gets nothing else from the node
 	}
 	busy := load(at, end) * n.busyness
-	version := `,version="v0.2.0",commit="5c1f0a7",goversion="go1.26.3"`
+	version := `,version="0.2.0",commit="5c1f0a7",goversion="go1.26.3"`
 	if i%10 == 9 { // not upgraded yet
-		version = `,version="v0.1.1",commit="e93b214",goversion="go1.26.1"`
+		version = `,version="0.1.1",commit="e93b214",goversion="go1.26.1"`
 	}
 	runtime := `,runtime="containerd",version="v2.2.1",nri="0.11.0"`
 	if i >= 400 {

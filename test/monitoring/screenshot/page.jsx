@@ -63,14 +63,21 @@ async function prepare(panel) {
     data = await firstValueFrom(transformDataFrame(panel.transformations, data));
   }
   const { defaults, overrides } = panel.fieldConfig;
-  if (overrides.length > 0) {
-    throw new Error(`panel ${panel.title}: overrides are not drawn yet`);
+  for (const { matcher } of overrides) {
+    if (matcher.id !== 'byName') {
+      throw new Error(`panel ${panel.title}: no code for overrides by ${matcher.id}`);
+    }
   }
   const isGraph = panel.type === 'timeseries';
   const common = { color: { mode: isGraph ? 'palette-classic' : 'thresholds' }, ...defaults, custom: { ...(isGraph ? lines : {}), ...defaults.custom } };
   for (const frame of data) {
     for (const field of frame.fields) {
       field.config = { ...common, ...field.config };
+      for (const { properties } of overrides.filter((o) => o.matcher.options === field.config.displayNameFromDS)) {
+        for (const { id, value } of properties) {
+          field.config[id] = value;
+        }
+      }
     }
   }
   return applyFieldOverrides({ data, theme, timeZone, replaceVariables: (s) => s, fieldConfigRegistry: new FieldConfigOptionsRegistry(),
@@ -85,10 +92,13 @@ function Panel({ panel, data, width, height }) {
     case 'table':
       return <Table data={data[0]} width={width} height={height} columnMinWidth={panel.fieldConfig.defaults.custom?.minWidth ?? 150} />;
     case 'stat': {
-      const field = data[0].fields[1];
       const calc = panel.options.reduceOptions.calcs[0];
-      return <BigValue theme={theme} width={width} height={height} value={field.display(reduceField({ field, reducers: [calc] })[calc])}
-        sparkline={{ y: field, x: data[0].fields[0] }} colorMode={BigValueColorMode.Value} graphMode={BigValueGraphMode.Area} textMode={BigValueTextMode.Auto} />;
+      return <div style={{ display: 'flex' }}>{data.map(({ fields: [time, field] }) => {
+        const value = field.display(reduceField({ field, reducers: [calc] })[calc]);
+        const title = data.length > 1 ? field.config.displayNameFromDS : undefined;
+        return <BigValue key={field.config.displayNameFromDS} theme={theme} width={width / data.length} height={height} value={{ ...value, title }}
+          sparkline={{ y: field, x: time }} colorMode={BigValueColorMode.Value} graphMode={BigValueGraphMode.Area} textMode={BigValueTextMode.Auto} />;
+      })}</div>;
     }
     default:
       throw new Error(`no component for panels of type ${panel.type}`);
