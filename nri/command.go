@@ -232,7 +232,7 @@ func probeHealth(ctx context.Context, out io.Writer, url string) error {
 		return fmt.Errorf("--probe: read the answer of %s: %w", url, err)
 	}
 	if reply.StatusCode != http.StatusOK {
-		return fmt.Errorf("--probe: %s answers %s, want 200: %w", url, reply.Status, errdefs.ErrUnavailable)
+		return fmt.Errorf("--probe: %s returned status %s: must be 200: %w", url, reply.Status, errdefs.ErrUnavailable)
 	}
 	return nil
 }

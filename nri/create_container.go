@@ -290,7 +290,7 @@ func parseUsage(text string) (policy.Usage, error) {
 	var u policy.Usage
 	_, err := fmt.Sscanf(text, usageFormat, &u.CDI, &u.Devices, &u.Sockets, &u.Mounts, &u.Hooks)
 	if err != nil || formatUsage(&u) != text || min(u.CDI, u.Devices, u.Sockets, u.Mounts, u.Hooks) < 0 || max(u.CDI, u.Devices, u.Sockets, u.Mounts, u.Hooks) > maxUsage {
-		return policy.Usage{}, fmt.Errorf("found %s, want %s with counts from 0 to %d: %w", diag.Quote(text), strings.ReplaceAll(usageFormat, "%d", "N"), maxUsage, errdefs.ErrInvalidArgument)
+		return policy.Usage{}, fmt.Errorf("invalid value %s: must be %s with counts from 0 to %d: %w", diag.Quote(text), strings.ReplaceAll(usageFormat, "%d", "N"), maxUsage, errdefs.ErrInvalidArgument)
 	}
 	return u, nil
 }

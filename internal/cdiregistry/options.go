@@ -42,7 +42,7 @@ func DirsFromEnv(value string) ([]string, error) {
 			continue
 		}
 		if !path.IsAbs(d) {
-			return nil, fmt.Errorf("environment variable %s: found %q, want absolute paths with colons between them: %w", DirsEnv, d, errdefs.ErrInvalidArgument)
+			return nil, fmt.Errorf("environment variable %s: invalid value %q: must be absolute paths separated by colons: %w", DirsEnv, d, errdefs.ErrInvalidArgument)
 		}
 		dirs = append(dirs, path.Clean(d))
 	}

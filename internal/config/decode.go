@@ -114,7 +114,7 @@ func (d *decoder) readTextMap(into *map[string]string, keyRule, valueRule func(s
 // readPairs calls read for each pair of an object. It refuses keys that are no strings, and duplicates.
 func (d *decoder) readPairs(field string, node *yaml.Node, read func(key, value *yaml.Node)) {
 	if node.Kind != yaml.MappingNode {
-		d.addFault(field, node, describe(node), "want an object")
+		d.addFault(field, node, describe(node), "must be an object")
 		return
 	}
 	lines := make(map[string]int, len(node.Content)/2)
@@ -124,7 +124,7 @@ func (d *decoder) readPairs(field string, node *yaml.Node, read func(key, value 
 		case key.Kind == yaml.ScalarNode && key.Tag == "!!merge":
 			d.addFault(field, key, "the merge key <<", "YAML merge keys are not allowed; repeat the keys")
 		case key.Kind != yaml.ScalarNode || key.Tag != "!!str":
-			d.addFault(field, key, describe(key), "want a string as key; put it in quotes if it is one")
+			d.addFault(field, key, describe(key), "a key must be a string; put it in quotes if it is one")
 		case twice:
 			d.addFault(joinPath(field, diag.Excerpt(key.Value, diag.MaxQuoted)), key, "the key a second time", "it is already in line "+strconv.Itoa(first))
 		default:
@@ -153,7 +153,7 @@ func (d *decoder) readText(into *string, rule func(string) string) reader {
 
 func (d *decoder) readString(field string, node *yaml.Node, rule func(string) string) (string, bool) {
 	if node.Kind != yaml.ScalarNode || node.Tag != "!!str" {
-		want := "want a string"
+		want := "must be a string"
 		if node.Kind == yaml.ScalarNode && node.Tag != "!!null" {
 			want += "; put it in quotes"
 		}
@@ -172,7 +172,7 @@ func (d *decoder) readBoolean(into *bool) reader {
 	return func(field string, node *yaml.Node) {
 		var b bool
 		if node.Kind != yaml.ScalarNode || node.Tag != "!!bool" || node.Decode(&b) != nil {
-			d.addFault(field, node, describe(node), "want true or false")
+			d.addFault(field, node, describe(node), "must be true or false")
 			return
 		}
 		*into = b
@@ -184,7 +184,7 @@ func (d *decoder) readBoolean(into *bool) reader {
 func (d *decoder) readList(field string, node *yaml.Node, read reader) {
 	switch {
 	case node.Kind != yaml.SequenceNode:
-		d.addFault(field, node, describe(node), "want a list")
+		d.addFault(field, node, describe(node), "must be a list")
 		return
 	case len(node.Content) == 0:
 		d.addFault(field, node, "an empty list", "give at least one, or leave the key out")
@@ -261,7 +261,7 @@ func readEnum[T ~string](d *decoder, into *T, words ...T) reader {
 			if slices.Contains(names, s) {
 				return ""
 			}
-			return "want one of " + strings.Join(names, ", ") + diag.Suggest(s, names...)
+			return "must be one of " + strings.Join(names, ", ") + diag.Suggest(s, names...)
 		})
 		if ok {
 			*into = T(s)

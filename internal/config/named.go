@@ -85,7 +85,7 @@ func namedSocketPath(s string) string {
 	return cmp.Or(socketPath(s),
 		require(tree == "", "sockets are not delivered from "+tree),
 		require(dir != "/tmp" && dir != "/var/tmp", "any user of the host can create a socket in "+dir),
-		require(dir != "/", "want a path in a directory below /"))
+		require(dir != "/", "must be a path in a directory below /"))
 }
 
 // namedSocketAt requires a path whose directory can be mounted in a container without hiding something.

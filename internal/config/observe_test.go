@@ -19,12 +19,12 @@ func TestMetricsAndAudit(t *testing.T) {
 		}
 	}
 	for bad, want := range map[string]string{
-		"metrics: {listen: \"9480\"}":                                   "want HOST:PORT",
+		"metrics: {listen: \"9480\"}":                                   "must be HOST:PORT",
 		"metrics: {listen: \":0\"}":                                     "port",
 		"metrics: {listen: \":http\"}":                                  "port",
 		"metrics: {listen: \"unix:metrics.sock\"}":                      "absolute path behind unix:",
 		"metrics: {listen: \"unix:/" + strings.Repeat("x", 107) + "\"}": "107 bytes",
-		"metrics: {listen: 9480}":                                       "want a string",
+		"metrics: {listen: 9480}":                                       "must be a string",
 		"metrics: {pprof: \"yes\"}":                                     "true or false",
 		"audit: {file: audit.log}":                                      "absolute path",
 	} {

@@ -59,7 +59,7 @@ func (d *decoder) document(data []byte) *yaml.Node {
 	}
 	switch {
 	case err == nil:
-		d.addFault("", &second, "", "a second YAML document; want one")
+		d.addFault("", &second, "", "a second YAML document; the file must hold exactly one")
 		return nil
 	case !errors.Is(err, io.EOF):
 		fault := diag.YAMLError(err)

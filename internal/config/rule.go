@@ -101,7 +101,7 @@ func (d *decoder) readNumber(into *int, least, most int, hint string) reader {
 	return func(field string, node *yaml.Node) {
 		n, err := strconv.Atoi(node.Value)
 		if node.Kind != yaml.ScalarNode || node.Tag != "!!int" || err != nil || n < least || n > most {
-			d.addFault(field, node, describe(node), fmt.Sprintf("want a whole number from %d to %d%s", least, most, hint))
+			d.addFault(field, node, describe(node), fmt.Sprintf("must be a whole number from %d to %d%s", least, most, hint))
 			return
 		}
 		*into = n

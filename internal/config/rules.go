@@ -36,11 +36,11 @@ const maxPath = 4095
 func absolute(s string) string {
 	switch {
 	case !path.IsAbs(s):
-		return "want an absolute path"
+		return "must be an absolute path"
 	case s == "/":
-		return "want a path below /"
+		return "must be a path below /"
 	case path.Clean(s) != s:
-		return "want a path without //, /./, /../ and without / at the end; this is " + diag.Quote(path.Clean(s))
+		return "must be a path without //, /./, /../ and without / at the end; this is " + diag.Quote(path.Clean(s))
 	case len(s) > maxPath:
 		return "a path has at most 4095 bytes"
 	case strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f }):
@@ -66,7 +66,7 @@ func ownDirectory(s, use, notIn string) string {
 	tree := reserved.Tree(s)
 	return cmp.Or(absolute(s),
 		require(tree == "", notIn+" "+tree),
-		require(!reserved.IsShared(s), "want a directory of its own for "+use+", not one that the system shares"))
+		require(!reserved.IsShared(s), "must be a directory of its own for "+use+", not one that the system shares"))
 }
 
 // aliasName requires a name that annotations can use before "=". It has no dot, which would make it a
@@ -79,12 +79,12 @@ func aliasName(s string) string {
 // cdiKind requires vendor.com/class.
 func cdiKind(s string) string {
 	vendor, class, ok := strings.Cut(s, "/")
-	return require(ok && parser.ValidateVendorName(vendor) == nil && parser.ValidateClassName(class) == nil, "want vendor.com/class")
+	return require(ok && parser.ValidateVendorName(vendor) == nil && parser.ValidateClassName(class) == nil, "must be vendor.com/class")
 }
 
 func extension(s string) string {
 	known := []string{".json", ".yaml", ".yml"}
-	return require(slices.Contains(known, s), "want one of "+strings.Join(known, ", "))
+	return require(slices.Contains(known, s), "must be one of "+strings.Join(known, ", "))
 }
 
 // pattern requires a pattern of names.
@@ -98,12 +98,12 @@ func pattern(s string) string {
 // pluginName requires an NRI plugin's index and name, as the runtime logs them.
 func pluginName(s string) string {
 	ok := len(s) >= 4 && strings.Trim(s[:2], "0123456789") == "" && s[2] == '-'
-	return require(ok, "want the plugin's index and name, such as 10-device-injector")
+	return require(ok, "must be the plugin's index and name, such as 10-device-injector")
 }
 
 // notEmpty requires a string that is not empty. internal/config/policy checks the rest.
 func notEmpty(s string) string {
-	return require(s != "", "want a string that is not empty")
+	return require(s != "", "must be a string that is not empty")
 }
 
 func anyText(string) string { return "" }
@@ -127,13 +127,13 @@ func orNone(rule func(string) string) func(string) string {
 // userIDs requires "UID" or "UID:GID".
 func userIDs(s string) string {
 	_, _, ok := (&Sockets{User: s}).UserIDs()
-	return require(ok, `want "UID" or "UID:GID" in numbers`)
+	return require(ok, `must be "UID" or "UID:GID" in numbers`)
 }
 
 // keyValue requires an annotation, KEY=VALUE.
 func keyValue(s string) string {
 	key, value, _ := strings.Cut(s, "=")
-	return require(key != "" && value != "", "want an annotation, KEY=VALUE")
+	return require(key != "" && value != "", "must be an annotation, KEY=VALUE")
 }
 
 // directorySize requires the size of a directory.
@@ -145,7 +145,7 @@ func directorySize(s string) string {
 // selinuxLabel requires an SELinux context, user:role:type and a level.
 func selinuxLabel(s string) string {
 	ok := strings.Count(s, ":") >= 2 && len(s) <= 255 && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })
-	return require(ok, `want an SELinux label such as "system_u:object_r:container_file_t:s0"`)
+	return require(ok, `must be an SELinux label such as "system_u:object_r:container_file_t:s0"`)
 }
 
 // listenAddress requires HOST:PORT or unix:PATH.
@@ -158,10 +158,10 @@ func listenAddress(s string) string {
 	}
 	_, port, err := net.SplitHostPort(s)
 	if err != nil {
-		return "want HOST:PORT, as 127.0.0.1:9480, or unix:PATH"
+		return "must be HOST:PORT (such as 127.0.0.1:9480) or unix:PATH"
 	}
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-		return "want a port from 1 to 65535"
+		return "must be a port from 1 to 65535"
 	}
 	return ""
 }

@@ -133,7 +133,7 @@ func (d *decoder) checkVswitch(at string, element *yaml.Node, v *Vswitch, first 
 		first[v.Name] = at
 	}
 	if bridge := v.Defaults.Bridge; bridge != "" && !slices.Contains(v.Bridges, bridge) {
-		fault("defaults.bridge", diag.Quote(bridge), "want one of bridges"+diag.Suggest(bridge, v.Bridges...))
+		fault("defaults.bridge", diag.Quote(bridge), "must be one of bridges"+diag.Suggest(bridge, v.Bridges...))
 	}
 	if v.Grcli != "" && v.Type != VswitchGrout {
 		fault("grcli", diag.Quote(v.Grcli), "only a vswitch of type grout has it")
@@ -161,7 +161,7 @@ const lettersAndDigits = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01
 // switchName requires the name of a vswitch or bridge, which policy rules join with "/".
 func switchName(s string) string {
 	ok := len(s) <= maxSwitchName && strings.Trim(s, lettersAndDigits+"._-") == "" && strings.ContainsAny(s, lettersAndDigits)
-	return require(ok, fmt.Sprintf("want 1 to %d letters, digits, '.', '_', '-', not all of them punctuation", maxSwitchName))
+	return require(ok, fmt.Sprintf("must be 1 to %d letters, digits, '.', '_', '-', not all of them punctuation", maxSwitchName))
 }
 
 // readPortRule decodes a port, which is a pattern or an object.

@@ -51,7 +51,7 @@ vswitches:
 }
 
 func TestVswitchFaultsHaveTheirPlace(t *testing.T) {
-	name := `want 1 to 63 letters, digits, '.', '_', '-', not all of them punctuation`
+	name := `must be 1 to 63 letters, digits, '.', '_', '-', not all of them punctuation`
 	uplink := `must be the name of an interface of VPP: 1 to 63 letters, digits, '/', '_', ':', '-'`
 	for text, want := range map[string]string{
 		"{type: ovs}":                                    `c.yaml:2:5: vswitches[0].name: found nothing: a vswitch has a name and a type`,
@@ -59,18 +59,18 @@ func TestVswitchFaultsHaveTheirPlace(t *testing.T) {
 		"{name: a/b, type: ovs}":                         `c.yaml:2:12: vswitches[0].name: found "a/b": ` + name,
 		`{name: "..", type: ovs}`:                        `c.yaml:2:12: vswitches[0].name: found "..": ` + name,
 		`{name: "*", type: ovs}`:                         `c.yaml:2:12: vswitches[0].name: found "*": ` + name,
-		"{name: a, type: vp}":                            `c.yaml:2:21: vswitches[0].type: found "vp": want one of ovs, grout, vpp; did you mean vpp?`,
-		"{name: a, type: dpdk}":                          `c.yaml:2:21: vswitches[0].type: found "dpdk": want one of ovs, grout, vpp`,
+		"{name: a, type: vp}":                            `c.yaml:2:21: vswitches[0].type: found "vp": must be one of ovs, grout, vpp; did you mean vpp?`,
+		"{name: a, type: dpdk}":                          `c.yaml:2:21: vswitches[0].type: found "dpdk": must be one of ovs, grout, vpp`,
 		"{name: a, typ: ovs}":                            `c.yaml:2:15: vswitches[0]: found "typ": unknown key; the keys here are name, type, endpoint, bridges, defaults, grcli, uplink, socketDir; did you mean type?`,
 		"{name: a, type: ovs}\n  - {name: a, type: vpp}": `c.yaml:3:12: vswitches[1].name: found "a": vswitches[0] has this name already`,
-		"{name: a, type: ovs, endpoint: db.sock}":        `c.yaml:2:36: vswitches[0].endpoint: found "db.sock": want an absolute path`,
+		"{name: a, type: ovs, endpoint: db.sock}":        `c.yaml:2:36: vswitches[0].endpoint: found "db.sock": must be an absolute path`,
 		"{name: a, type: ovs, endpoint: /" + strings.Repeat("x", 107) + "}": `vswitches[0].endpoint: found "/` + strings.Repeat("x", 107) + `": a socket's path has at most 107 bytes`,
 		"{name: a, type: ovs, bridges: [br/0]}":                             `c.yaml:2:36: vswitches[0].bridges[0]: found "br/0": ` + name,
 		"{name: a, type: ovs, bridges: [br0, br0]}":                         `c.yaml:2:41: vswitches[0].bridges[1]: found "br0": it is already in the list, in line 2`,
-		"{name: a, type: vpp, bridges: [7]}":                                `c.yaml:2:36: vswitches[0].bridges[0]: found 7, which YAML reads as a number: want a string; put it in quotes`,
-		"{name: a, type: ovs, bridges: [br0], defaults: {bridge: br1}}":     `c.yaml:2:61: vswitches[0].defaults.bridge: found "br1": want one of bridges; did you mean br0?`,
-		"{name: a, type: ovs, defaults: {mtu: 67}}":                         `c.yaml:2:42: vswitches[0].defaults.mtu: found 67, which YAML reads as a number: want a whole number from 68 to 65535`,
-		"{name: a, type: ovs, defaults: {queues: 0}}":                       `c.yaml:2:45: vswitches[0].defaults.queues: found 0, which YAML reads as a number: want a whole number from 1 to 256`,
+		"{name: a, type: vpp, bridges: [7]}":                                `c.yaml:2:36: vswitches[0].bridges[0]: found 7, which YAML reads as a number: must be a string; put it in quotes`,
+		"{name: a, type: ovs, bridges: [br0], defaults: {bridge: br1}}":     `c.yaml:2:61: vswitches[0].defaults.bridge: found "br1": must be one of bridges; did you mean br0?`,
+		"{name: a, type: ovs, defaults: {mtu: 67}}":                         `c.yaml:2:42: vswitches[0].defaults.mtu: found 67, which YAML reads as a number: must be a whole number from 68 to 65535`,
+		"{name: a, type: ovs, defaults: {queues: 0}}":                       `c.yaml:2:45: vswitches[0].defaults.queues: found 0, which YAML reads as a number: must be a whole number from 1 to 256`,
 		"{name: a, type: ovs, grcli: /usr/bin/grcli}":                       `c.yaml:2:33: vswitches[0].grcli: found "/usr/bin/grcli": only a vswitch of type grout has it`,
 		"{name: a, type: ovs, uplink: eth0}":                                `c.yaml:2:34: vswitches[0].uplink: found "eth0": only a vswitch of type vpp has it`,
 		"{name: a, type: vpp, uplink: eth0.100}":                            `c.yaml:2:34: vswitches[0].uplink: found "eth0.100": ` + uplink,
@@ -99,11 +99,11 @@ func TestPortRulesArePatternsOrObjects(t *testing.T) {
 	for ports, want := range map[string]string{
 		`{vlans: [1]}`:            `policy.rules[0].allow.ports[0].port: found nothing: an object has port, a pattern of vswitch/bridge`,
 		`{port: a/b, vlan: 1}`:    `policy.rules[0].allow.ports[0]: found "vlan": unknown key; the keys here are port, vlans; did you mean vlans?`,
-		`{port: a/b, vlans: 1}`:   `policy.rules[0].allow.ports[0].vlans: found 1, which YAML reads as a number: want a list`,
+		`{port: a/b, vlans: 1}`:   `policy.rules[0].allow.ports[0].vlans: found 1, which YAML reads as a number: must be a list`,
 		`{port: a/b, vlans: []}`:  `policy.rules[0].allow.ports[0].vlans: found an empty list: give at least one, or leave the key out`,
-		`{port: a/b, vlans: [~]}`: `policy.rules[0].allow.ports[0].vlans[0]: found nothing: want a string`,
-		`7`:                       `policy.rules[0].allow.ports[0]: found 7, which YAML reads as a number: want a string; put it in quotes`,
-		`[a/b]`:                   `policy.rules[0].allow.ports[0]: found a list: want a string`,
+		`{port: a/b, vlans: [~]}`: `policy.rules[0].allow.ports[0].vlans[0]: found nothing: must be a string`,
+		`7`:                       `policy.rules[0].allow.ports[0]: found 7, which YAML reads as a number: must be a string; put it in quotes`,
+		`[a/b]`:                   `policy.rules[0].allow.ports[0]: found a list: must be a string`,
 	} {
 		if _, err := Parse([]byte(rule(ports)), "c.yaml"); err == nil || !strings.HasSuffix(err.Error(), want) {
 			t.Errorf("%s: got\n%v\nwant\n%s", ports, err, want)

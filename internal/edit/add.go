@@ -22,7 +22,7 @@ func (b *Builder) AddDevice(d *Device) error {
 				return nil // u is the kernel's other name for c
 			}
 			return NewConflict("device path", d.Path, existing, d.Origin,
-				fmt.Sprintf("the container has %s %d:%d there, and the request wants %s %d:%d", h.Type, h.Major, h.Minor, d.Type, d.Major, d.Minor))
+				fmt.Sprintf("the container has %s %d:%d there, and the request has %s %d:%d", h.Type, h.Major, h.Minor, d.Type, d.Major, d.Minor))
 		}
 	}
 	added := *d
@@ -82,7 +82,7 @@ func (b *Builder) AddMount(m *Mount) error {
 			return nil
 		}
 		return NewConflict("mount destination", m.Destination, existing, m.Origin,
-			fmt.Sprintf("the container has %q mounted there, and the request wants %q: remove the pod's mount or the request", source, m.Source))
+			fmt.Sprintf("the container has %q mounted there, and the request has %q: remove the pod's mount or the request", source, m.Source))
 	}
 	key := func(m *Mount) string { return absolute(m.Destination) }
 	for _, destination := range spellings(m.Destination) {

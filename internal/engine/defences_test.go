@@ -186,6 +186,6 @@ func TestInjectedMountOfSpecialFileIsRefused(t *testing.T) {
 	must(t, unix.Mknod(filepath.Join(h.dir, "srv/disk"), unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3))))
 	for _, name := range []string{"pipe", "socket", "disk"} {
 		h.wantRefusal(requestWithAnnotation("mounts.nri.io", "[{source: /srv/"+name+", destination: /x, options: [bind]}]"), errdefs.IsInvalidArgument,
-			"/srv/"+name, "want a directory or file")
+			"/srv/"+name, "must be a directory or file")
 	}
 }

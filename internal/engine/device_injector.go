@@ -60,7 +60,7 @@ func (p *planner) addInjectorNode(n *annotation.InjectorNode, item *Item) error 
 	}
 	kind := map[uint32]string{unix.S_IFCHR: "c", unix.S_IFBLK: "b"}[st.Mode&unix.S_IFMT]
 	if kind == "" {
-		return fmt.Errorf("%q is a %s, want a device node: %w", n.Path, hostfs.TypeName(st.Mode), errdefs.ErrInvalidArgument)
+		return fmt.Errorf("%q is a %s: must be a device node: %w", n.Path, hostfs.TypeName(st.Mode), errdefs.ErrInvalidArgument)
 	}
 	major, minor := int64(unix.Major(st.Rdev)), int64(unix.Minor(st.Rdev))
 	if kind != n.Type || major != n.Major || minor != n.Minor {
@@ -86,11 +86,11 @@ func (p *planner) addInjectorMount(m *annotation.InjectorMount, item *Item) erro
 	options := slices.Clone(m.Options)
 	for _, o := range options {
 		if !slices.Contains(bindOptions, o) {
-			return fmt.Errorf("options: found %q, want some of %v: %w", o, bindOptions, errdefs.ErrInvalidArgument)
+			return fmt.Errorf("options: invalid value %q: must be one of %v: %w", o, bindOptions, errdefs.ErrInvalidArgument)
 		}
 	}
 	if !mountopt.IsBind(m.Type, options) || m.Type != "" && m.Type != "bind" {
-		return fmt.Errorf("type: found %q with the options %v, want a bind mount: %w", m.Type, m.Options, errdefs.ErrInvalidArgument)
+		return fmt.Errorf("type: invalid value %q with the options %v: must be a bind mount: %w", m.Type, m.Options, errdefs.ErrInvalidArgument)
 	}
 	grant, err := p.policy.Mount(p.subject, m.Source, m.Destination, ro)
 	if err != nil {
@@ -119,7 +119,7 @@ func (p *planner) addInjectorMount(m *annotation.InjectorMount, item *Item) erro
 		return fmt.Errorf("source: %w", err)
 	}
 	if t := st.Mode & unix.S_IFMT; t != unix.S_IFDIR && t != unix.S_IFREG {
-		return fmt.Errorf("source: %q is a %s, want a directory or file: %w", m.Source, hostfs.TypeName(st.Mode), errdefs.ErrInvalidArgument)
+		return fmt.Errorf("source: %q is a %s: must be a directory or file: %w", m.Source, hostfs.TypeName(st.Mode), errdefs.ErrInvalidArgument)
 	}
 	for _, o := range []string{"nosuid", "nodev"} {
 		if !slices.Contains(options, o) {

@@ -117,7 +117,7 @@ func TestHostileDeviceInjectorAnnotations(t *testing.T) {
 		"over ContainerDir":           {"mounts.nri.io", "[{source: /srv/data, destination: /var/run/jackfield/net, options: [bind]}]", errdefs.IsPermissionDenied, []string{"overlaps"}},
 		"shared with the host":        {"mounts.nri.io", "[{source: /srv/data, destination: /x, options: [bind, rshared]}]", errdefs.IsInvalidArgument, []string{`"rshared"`}},
 		"suid":                        {"mounts.nri.io", "[{source: /srv/data, destination: /x, options: [bind, suid]}]", errdefs.IsInvalidArgument, []string{`"suid"`}},
-		"file system of a disk":       {"mounts.nri.io", "[{source: /dev/null, destination: /x, type: ext4}]", errdefs.IsInvalidArgument, []string{"want a bind mount"}},
+		"file system of a disk":       {"mounts.nri.io", "[{source: /dev/null, destination: /x, type: ext4}]", errdefs.IsInvalidArgument, []string{"must be a bind mount"}},
 		"CDI not granted":             {"cdi-devices.nri.io", "[vendor.com/net=b]", errdefs.IsPermissionDenied, []string{"vendor.com/net=b"}},
 		"unknown key":                 {"devices.nri.io", "[{path: /dev/null, type: c, major: 1, minor: 3, x: 1}]", errdefs.IsInvalidArgument, []string{`unknown key "x"`}},
 	} {

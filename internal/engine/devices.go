@@ -114,7 +114,7 @@ func (p *planner) pciNodes(pci *deviceinfo.PCI, v *viewEntry) ([]sysfs.Node, err
 	}
 	if pci.VhostNet != "" {
 		if pci.VhostNet != vhostNet {
-			return nil, fmt.Errorf("pci.vhost-net: found %q, want %s, the kernel's only such node: %w", pci.VhostNet, vhostNet, errdefs.ErrInvalidArgument)
+			return nil, fmt.Errorf("pci.vhost-net: invalid value %q: must be %s, the kernel's only such node: %w", pci.VhostNet, vhostNet, errdefs.ErrInvalidArgument)
 		}
 		vhost, err := sysfs.VhostNet(p.host)
 		if err != nil {

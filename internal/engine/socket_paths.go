@@ -53,7 +53,7 @@ func (p socketPath) names() []string {
 // configured, or as it resolves.
 func (p *planner) socketPath(file string) (socketPath, error) {
 	if path.Clean(file) != file || !path.IsAbs(file) {
-		return socketPath{}, fmt.Errorf("found %q, want a clean absolute path: %w", file, errdefs.ErrInvalidArgument)
+		return socketPath{}, fmt.Errorf("invalid value %q: must be a clean absolute path: %w", file, errdefs.ErrInvalidArgument)
 	}
 	if len(file) > hostfs.MaxSocketPath {
 		return socketPath{}, fmt.Errorf("%q has %d bytes; the path of a UNIX socket has at most %d: %w", file, len(file), hostfs.MaxSocketPath, errdefs.ErrInvalidArgument)

@@ -214,7 +214,7 @@ func (p *planner) checkHostSocket(s *socket, item *Item) error {
 		return err
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFSOCK {
-		return fmt.Errorf("%q is a %s, want a socket: %w", file, hostfs.TypeName(st.Mode), errdefs.ErrInvalidArgument)
+		return fmt.Errorf("%q is a %s: must be a socket: %w", file, hostfs.TypeName(st.Mode), errdefs.ErrInvalidArgument)
 	}
 	return nil
 }

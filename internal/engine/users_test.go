@@ -50,7 +50,7 @@ func TestSocketsAreAccessibleToContainerUser(t *testing.T) {
 		{name: "runtime reports no process", ns: &UserNS{}, err: "the runtime names no process"},
 		{name: "process in another PID namespace", ns: &UserNS{PID: 76}, err: "hostPID: true"},
 		{name: "process of the host", ns: &UserNS{PID: 78}, err: "number processes differently"},
-		{name: "invalid uid_map", ns: &UserNS{PID: 79}, err: `/proc/79/uid_map: line 1: found "zero"`},
+		{name: "invalid uid_map", ns: &UserNS{PID: 79}, err: `/proc/79/uid_map: line 1: invalid value "zero"`},
 		{name: "uid_map with too many lines", ns: &UserNS{PID: 80}, err: "more than"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

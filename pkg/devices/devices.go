@@ -146,7 +146,7 @@ func Parse(data []byte) ([]Device, error) {
 
 func (d *Device) validate() error {
 	if d == nil {
-		return errors.New("want an object, found null")
+		return errors.New("must be an object, not null")
 	}
 	info, err := d.decodeInfo()
 	if err != nil {
@@ -187,7 +187,7 @@ func (d *Device) decodeInfo() (i info, err error) {
 		return i, err
 	}
 	if !strings.HasPrefix(i.Version, "1.") {
-		return i, fmt.Errorf("version %q is not supported, want 1.x", i.Version)
+		return i, fmt.Errorf("version %q is not supported: must be 1.x", i.Version)
 	}
 	return i, nil
 }

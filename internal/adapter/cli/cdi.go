@@ -58,7 +58,7 @@ func transientCommand(env Env) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case (remove || cmd.Flags().Changed("older-than")) && alive == "":
-				return usagef(cmd, "--remove and --older-than want --alive: the IDs of the owners that live")
+				return usagef(cmd, "--remove and --older-than require --alive: the IDs of the owners that live")
 			case age < 0:
 				return usagef(cmd, "--older-than: invalid value %s: must not be negative", age)
 			}
@@ -117,7 +117,7 @@ func readIDs(env Env, file string) ([]string, error) {
 		words := strings.Fields(line)
 		if len(words) > 1 {
 			// A table, or the message of a failed command, is no list of owners.
-			return nil, fmt.Errorf("read IDs from %q: line %d: found %s, want one ID a line: %w", file, i+1, diag.Quote(strings.TrimSpace(line)), errdefs.ErrInvalidArgument)
+			return nil, fmt.Errorf("read IDs from %q: line %d: invalid value %s: must be one ID a line: %w", file, i+1, diag.Quote(strings.TrimSpace(line)), errdefs.ErrInvalidArgument)
 		}
 		ids = append(ids, words...)
 	}

@@ -121,7 +121,7 @@ func (c *cleanCommand) checkFlags(cmd *cobra.Command) error {
 	case !c.orphans && (c.keep != nil || cmd.Flags().Changed("older-than")):
 		return usagef(cmd, "--keep-sandboxes and --older-than go with --orphans only")
 	case c.orphans && c.keep == nil:
-		return usagef(cmd, "--orphans wants --keep-sandboxes: the IDs of the sandboxes that live")
+		return usagef(cmd, "--orphans requires --keep-sandboxes: the IDs of the sandboxes that live")
 	case c.age < 0:
 		return usagef(cmd, "--older-than: invalid value %s: must not be negative", c.age)
 	}
@@ -188,7 +188,7 @@ func checkIDs(ids []string) string {
 	}
 	for _, id := range ids {
 		if !orphans.IsRuntimeID(id) {
-			return fmt.Sprintf("found %s, want 12 to 64 lower case hexadecimal digits, as `crictl pods -q` prints them", diag.Quote(id))
+			return fmt.Sprintf("invalid value %s: must be 12 to 64 lower case hexadecimal digits, as `crictl pods -q` prints them", diag.Quote(id))
 		}
 	}
 	return ""

@@ -128,7 +128,7 @@ func (in *injection) checkFlags(cmd *cobra.Command) error {
 	in.file.resolveStdio()
 	switch {
 	case in.file.bundle == "" && in.file.spec == "":
-		return usagef(cmd, "want --bundle or --spec")
+		return usagef(cmd, "requires --bundle or --spec")
 	case in.file.bundle != "" && in.file.spec != "":
 		return usagef(cmd, "--bundle and --spec do not go together")
 	case cmd.Flags().Changed("output") && in.file.out == "":

@@ -92,7 +92,7 @@ func (in *injection) runRemove(cmd *cobra.Command) error {
 		}
 	}
 	if whose != 1 || in.file.bundle+in.containerID+in.sandboxID == "" {
-		return usagef(cmd, "--remove wants one of --bundle, --container-id and --sandbox-id")
+		return usagef(cmd, "--remove requires one of --bundle, --container-id and --sandbox-id")
 	}
 	id, err := in.recordID()
 	if err != nil {

@@ -413,12 +413,12 @@ func TestAddBoundsNumberOfAddresses(t *testing.T) {
 		code       uint
 		text       string
 	}{
-		"runtimeConfig": {"CNI_ARGS=", `, "runtimeConfig": {"ips": ` + quoted(maxIPs+1) + `}`, codeConfig, "runtimeConfig.ips: found 65 IP addresses, want 64 IP addresses at most"},
-		"args":          {"CNI_ARGS=", `, "args": {"cni": {"ips": ` + quoted(maxIPs+1) + `}}`, codeConfig, "args.cni.ips: found 65 IP addresses, want 64 IP addresses at most"},
-		"a quarter MiB": {"CNI_ARGS=", `, "args": {"cni": {"ips": ` + quoted(16000) + `}}`, codeConfig, "args.cni.ips: found 16000 IP addresses"},
+		"runtimeConfig": {"CNI_ARGS=", `, "runtimeConfig": {"ips": ` + quoted(maxIPs+1) + `}`, codeConfig, "runtimeConfig.ips: invalid value 65 IP addresses: must be 64 IP addresses at most"},
+		"args":          {"CNI_ARGS=", `, "args": {"cni": {"ips": ` + quoted(maxIPs+1) + `}}`, codeConfig, "args.cni.ips: invalid value 65 IP addresses: must be 64 IP addresses at most"},
+		"a quarter MiB": {"CNI_ARGS=", `, "args": {"cni": {"ips": ` + quoted(16000) + `}}`, codeConfig, "args.cni.ips: invalid value 16000 IP addresses"},
 		"CNI_ARGS":      {commas(maxIPs + 1), "", codeEnvironment, "IP with 64 IP addresses at most; found 65"},
 		"chained": {"CNI_ARGS=", `, "prevResult": {"ips": [{"address": "10.0.0.0/16"}]}, "runtimeConfig": {"ips": ` + quoted(maxIPs+1) + `}`,
-			codeConfig, "runtimeConfig.ips: found 65 IP addresses"},
+			codeConfig, "runtimeConfig.ips: invalid value 65 IP addresses"},
 	} {
 		if a := n.run(env("ADD", tc.args), confWith(tc.keys)); a.code != tc.code || !strings.Contains(a.all, tc.text) {
 			t.Errorf("%s: code %d, %s; want code %d with %q", name, a.code, a.all, tc.code, tc.text)

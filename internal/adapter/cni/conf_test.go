@@ -113,12 +113,12 @@ func TestAddRefusesInvalidConfigurations(t *testing.T) {
 func TestConfigurationErrorsHavePlaceAndSuggestion(t *testing.T) {
 	const head = "{\"cniVersion\": \"1.1.0\",\n \"name\": \"fast\", \"type\": \"jackfield-cni\",\n "
 	for keys, want := range map[string]string{
-		`"device": {"type": "tap"}}`: `line 3, column 21: device.type: found "tap"`,
+		`"device": {"type": "tap"}}`: `line 3, column 21: device.type: invalid value "tap"`,
 		`"device": {"type": "vhost-user",
-   "mode": "client", "path": "a/b"}}`: `line 4, column 30: device.path: found "a/b"`,
+   "mode": "client", "path": "a/b"}}`: `line 4, column 30: device.path: invalid value "a/b"`,
 		`"device": {"type": "vhost-user", "mode": "server"}, "socketdirs": "/x"}`:       `line 3, column 68: neither the CNI specification, its runtimes, Multus nor this plugin defines it; did you mean socketDir?`,
 		`"device": {"type": "vhost-user", "modus": "server"}}`:                          `line 3, column 44: device-info of type vhost-user has mode, path; did you mean mode?`,
-		`"device": {"type": "vhost-user", "mode": "server"}, "socketDir": "/run/vsw/"}`: `socketDir: found "/run/vsw/", want a path without //, /./, /../ and without / at the end, which is "/run/vsw"`,
+		`"device": {"type": "vhost-user", "mode": "server"}, "socketDir": "/run/vsw/"}`: `socketDir: invalid value "/run/vsw/": must be a path without //, /./, /../ and without / at the end, which is "/run/vsw"`,
 		`"runtimeConfig": {"io.kubernetes.cri.x": 1}}`:                                  `line 3, column 43: this plugin does not know the capability`,
 		`"device": {"type": "vhost-user" "mode": "server"}}`:                            `line 3, column 34: found '"': a comma or } is required`,
 		`"prevResult": {"ips": 1}, "device": {"type": "vhost-user", "mode": "server"}}`: `line 3, column 16: prevResult: 3:24: ips: found a number: must be an array`,

@@ -132,7 +132,7 @@ func (c *call) checkInterface(r *record.Record, prev *types100.Result) error {
 		return attach.Changed("prevResult", "interface %q is in %q, not in CNI_NETNS %q", c.conf.Interface, have.Sandbox, c.conf.Netns)
 	}
 	if want := c.newInterface(r.Info, ""); have.SocketPath != want.SocketPath || have.PciID != want.PciID {
-		return attach.Changed("prevResult", "interface %q has socketPath %q and pciID %q, want %q and %q", c.conf.Interface, have.SocketPath, have.PciID, want.SocketPath, want.PciID)
+		return attach.Changed("prevResult", "interface %q has socketPath %q and pciID %q: must be %q and %q", c.conf.Interface, have.SocketPath, have.PciID, want.SocketPath, want.PciID)
 	}
 	return nil
 }

@@ -119,7 +119,7 @@ func decodeProblem(err error) string {
 	case kind.Field != "":
 		return kind.Field + ": found a JSON " + kind.Value
 	}
-	return "found a JSON " + kind.Value + ", want a map"
+	return "found a JSON " + kind.Value + ": must be an object"
 }
 
 // resultPart has what an address or a route of a result must have, and what it can have.

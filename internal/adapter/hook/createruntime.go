@@ -28,7 +28,7 @@ func (h *hook) createRuntime(ctx context.Context, st *rspec.State) (err error) {
 		return err
 	}
 	if st.Pid == 0 {
-		return fmt.Errorf("stage %s: the state has pid 0, want the container's first process: %w", h.stage, errdefs.ErrInvalidArgument)
+		return fmt.Errorf("stage %s: pid: invalid value 0: must be the ID of the container's first process: %w", h.stage, errdefs.ErrInvalidArgument)
 	}
 	if err := h.execWithKubelet(&s); err != nil {
 		return err

@@ -180,7 +180,7 @@ func TestCreateRuntimeAndPoststop(t *testing.T) {
 	state := func(annotations string, pid string) string {
 		return `{"ociVersion":"1.0.2","id":"c","status":"creating","bundle":"` + w.dir + `","pid":` + pid + `,"annotations":{` + annotations + `}}`
 	}
-	if _, err := w.run(state(`"devices.jackfield.dev":"v.com/c=a"`, "0"), "createRuntime"); err == nil || !strings.Contains(err.Error(), "pid 0") {
+	if _, err := w.run(state(`"devices.jackfield.dev":"v.com/c=a"`, "0"), "createRuntime"); err == nil || !strings.Contains(err.Error(), "pid: invalid value 0") {
 		t.Error(err)
 	}
 	if _, err := w.run(state(`"devices.jackfield.dev":"v.com/c=a"`, "1"), "createRuntime"); err == nil || !strings.Contains(err.Error(), "config.json") {

@@ -29,11 +29,11 @@ func parseState(text []byte) (*rspec.State, error) {
 	case s.Version == "":
 		return nil, fmt.Errorf("ociVersion is missing: %w", errdefs.ErrInvalidArgument)
 	case !validID(s.ID):
-		return nil, fmt.Errorf("id: found %s, want 1 to 1024 printable characters without a slash: %w", diag.Quote(s.ID), errdefs.ErrInvalidArgument)
+		return nil, fmt.Errorf("id: invalid value %s: must be 1 to 1024 printable characters without a slash: %w", diag.Quote(s.ID), errdefs.ErrInvalidArgument)
 	case s.Pid < 0:
-		return nil, fmt.Errorf("pid: found %d, want the container's first process: %w", s.Pid, errdefs.ErrInvalidArgument)
+		return nil, fmt.Errorf("pid: invalid value %d: must be the ID of the container's first process: %w", s.Pid, errdefs.ErrInvalidArgument)
 	case !path.IsAbs(s.Bundle):
-		return nil, fmt.Errorf("bundle: found %s, want an absolute path: %w", diag.Quote(s.Bundle), errdefs.ErrInvalidArgument)
+		return nil, fmt.Errorf("bundle: invalid value %s: must be an absolute path: %w", diag.Quote(s.Bundle), errdefs.ErrInvalidArgument)
 	}
 	return s, nil
 }

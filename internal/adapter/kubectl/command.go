@@ -131,7 +131,7 @@ func (c *client) doctorCommand() *cobra.Command {
 	cmd.Args = cobra.MaximumNArgs(1)
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		if (len(args) == 0) == (node == "") {
-			return errors.New("doctor: want a pod, or --node NODE")
+			return errors.New("doctor: requires a pod or --node NODE")
 		}
 		t := &target{}
 		if node == "" {

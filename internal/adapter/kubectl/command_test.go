@@ -92,7 +92,7 @@ func TestPluginRunsCommandInPodOfNode(t *testing.T) {
 			err: "kubectl-jackfield: Error from server (NotFound): pods \"jackfield-x\" not found\n"},
 		"no terminal": {args: "status fwd-0 -n telco --watch", code: 2, log: get + find, err: "kubectl-jackfield: --watch needs a terminal\n"},
 		"usage":       {args: "status", code: 2, err: "kubectl-jackfield: accepts 1 arg(s), received 0\n"},
-		"no node":     {args: "doctor", code: 2, err: "kubectl-jackfield: doctor: want a pod, or --node NODE\n"},
+		"no node":     {args: "doctor", code: 2, err: "kubectl-jackfield: doctor: requires a pod or --node NODE\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()

@@ -55,7 +55,7 @@ func (n *network) check() error {
 	const noInterface = "a userspace interface is no interface of the kernel"
 	switch {
 	case n.Interface != "":
-		return fmt.Errorf("--interface-name: found %s: %s; name a bridge of the vswitch by --opt bridge=…", diag.Quote(n.Interface), noInterface)
+		return fmt.Errorf("--interface-name: invalid value %s: %s; name a bridge of the vswitch by --opt bridge=…", diag.Quote(n.Interface), noInterface)
 	case n.Internal:
 		return fmt.Errorf("--internal: %s, so its packets do not pass the host's firewall; isolate the network by a bridge or a VLAN of the vswitch", noInterface)
 	case len(n.Routes) > 0:
@@ -64,7 +64,7 @@ func (n *network) check() error {
 	switch driver := n.IPAMOptions["driver"]; driver {
 	case "", "host-local", "none":
 	default:
-		return fmt.Errorf("--ipam-driver: found %s, want host-local or none: %s", diag.Quote(driver), noInterface)
+		return fmt.Errorf("--ipam-driver: invalid value %s: must be host-local or none: %s", diag.Quote(driver), noInterface)
 	}
 	return nil
 }
@@ -76,7 +76,7 @@ func (n *network) planAddresses(ips []netip.Addr) (addresses attach.Addresses, s
 	for _, ip := range ips {
 		i := slices.IndexFunc(n.Subnets, func(s subnet) bool { return s.Subnet.Contains(ip) })
 		if i < 0 {
-			return addresses, nil, fmt.Errorf("static_ips: found %s, want an address in a subnet of the network", ip)
+			return addresses, nil, fmt.Errorf("static_ips: invalid value %s: must be an address in a subnet of the network", ip)
 		}
 		status := addressStatus{Address: netip.PrefixFrom(ip, n.Subnets[i].Subnet.Bits())}
 		addresses.IPs = append(addresses.IPs, status.Address.String())

@@ -46,7 +46,7 @@ func (o options) invalid(key, want string) error {
 
 // invalid returns the error for a value.
 func invalid(what, found, want string) error {
-	return fmt.Errorf("%s: found %s, want %s", what, diag.Quote(found), want)
+	return fmt.Errorf("%s: invalid value %s: must be %s", what, diag.Quote(found), want)
 }
 
 // read reads the options into an attachment.

@@ -96,9 +96,9 @@ func (p *Plugin) runCommand(ctx context.Context) error {
 	case !known:
 		return invalid("command", command, "info, create, setup or teardown")
 	case arguments != want && want == 1:
-		return fmt.Errorf("%s: found %d arguments, want the path of the container's network namespace", command, arguments)
+		return fmt.Errorf("%s: %d arguments: requires exactly one, the path of the container's network namespace", command, arguments)
 	case arguments != want:
-		return fmt.Errorf("%s: found %d arguments, want none", command, arguments)
+		return fmt.Errorf("%s: %d arguments: takes none", command, arguments)
 	case command == "info":
 		return p.print(map[string]string{"version": buildinfo.Get().Version, "api_version": apiVersion})
 	}
@@ -155,7 +155,7 @@ func (p *Plugin) locate(o options, t *attach.Attachment) error {
 		return fmt.Errorf("load the node's configuration: %w", err)
 	}
 	if len(cfg.Sockets.Roots) == 0 {
-		return fmt.Errorf("%s: sockets.roots is empty, want the directory for sockets of networks first", t.ConfigFile)
+		return fmt.Errorf("%s: sockets.roots is empty: the first root must be the directory for the sockets of networks", t.ConfigFile)
 	}
 	t.ClaimsDir, t.SocketDir, t.InfoDir = claims.Path(cfg.StateDir), cfg.Sockets.Roots[0], cfg.DeviceInfo.CNIDir
 	t.SocketDirSize = cfg.Sockets.DirectoryBytes()

@@ -37,7 +37,7 @@ func CompileName(pattern string) (Glob, error) {
 // CompilePath compiles a pattern of absolute, clean host paths. The error is as of CompileName.
 func CompilePath(pattern string) (Glob, error) {
 	if !CleanPath(pattern) || pattern == "/" {
-		return Glob{}, errors.New("want an absolute path without //, /./, /../ and without / at the end")
+		return Glob{}, errors.New("must be an absolute path without //, /./, /../ and without / at the end")
 	}
 	if strings.Contains(pattern, "***") {
 		return Glob{}, errors.New("* and ** are known, *** is not")

@@ -9,7 +9,7 @@ import (
 )
 
 // Rule describes the valid sizes, for errors.
-const Rule = `want a size from "4Ki" to "1Gi": a number of bytes, or of Ki, Mi or Gi`
+const Rule = `must be a size from "4Ki" to "1Gi": a number of bytes, or of Ki, Mi or Gi`
 
 // ParseSize reads a size such as "65536" or "1Mi", in bytes.
 func ParseSize(s string) (size uint64, ok bool) {
@@ -17,7 +17,7 @@ func ParseSize(s string) (size uint64, ok bool) {
 }
 
 // RateRule describes the valid rates, for errors.
-const RateRule = `want a rate from "1K" to "10T": a number of bits a second, or of K, M, G or T (powers of 1000)`
+const RateRule = `must be a rate from "1K" to "10T": a number of bits a second, or of K, M, G or T (powers of 1000)`
 
 // ParseRate reads a rate such as "1000000" or "1G", in bits a second.
 func ParseRate(s string) (rate uint64, ok bool) {

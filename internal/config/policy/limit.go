@@ -62,7 +62,7 @@ func (l *Limits) findFault() (field, found, rule string) {
 	}{{"container", &l.Container}, {"pod", &l.Pod}} {
 		for _, f := range part.limit.fields(Usage{}) {
 			if f.limit < 0 || f.limit > MaxLimit {
-				return "limits." + part.name + "." + f.kind.listName(), strconv.Itoa(f.limit), fmt.Sprintf("want 1 to %d", MaxLimit)
+				return "limits." + part.name + "." + f.kind.listName(), strconv.Itoa(f.limit), fmt.Sprintf("must be a number from 1 to %d", MaxLimit)
 			}
 		}
 	}

@@ -107,7 +107,7 @@ func compileCDI(pattern string) (glob.Glob, error) {
 	if !strings.Contains(pattern, "*") {
 		kind, name, ok := strings.Cut(pattern, "=")
 		if vendor, class, slash := strings.Cut(kind, "/"); !ok || !slash || vendor == "" || class == "" || name == "" {
-			return glob.Glob{}, fmt.Errorf("want vendor.com/class=name, with * for any characters")
+			return glob.Glob{}, fmt.Errorf("must be vendor.com/class=name, with * for any characters")
 		}
 	}
 	return glob.CompileName(pattern)

@@ -101,7 +101,7 @@ func New(source string, mode Mode, rules []Rule) (*Policy, error) {
 	f := &faults{file: source}
 	if mode != Enforce && mode != Audit {
 		f.rule = "policy"
-		f.addFault("mode", diag.Quote(string(mode)), fmt.Sprintf("want %s or %s", Enforce, Audit))
+		f.addFault("mode", diag.Quote(string(mode)), fmt.Sprintf("must be %s or %s", Enforce, Audit))
 	}
 	p := &Policy{source: source, mode: mode}
 	first := make(map[string]int, len(rules))

@@ -38,7 +38,7 @@ func (p *Port) UnmarshalText(text []byte) error {
 	vswitch, bridge, ok := strings.Cut(port, "/")
 	number, err := strconv.Atoi(vlan)
 	if !ok || tagged && err != nil {
-		return fmt.Errorf("found %q, want VSWITCH/BRIDGE or VSWITCH/BRIDGE:VLAN", text)
+		return fmt.Errorf("invalid value %q: must be VSWITCH/BRIDGE or VSWITCH/BRIDGE:VLAN", text)
 	}
 	*p = Port{Switch: vswitch, Bridge: bridge, VLAN: number}
 	return nil
@@ -80,7 +80,7 @@ type vlanRange struct{ first, last int }
 // compilePort compiles a pattern of ports and refuses one that no port can match.
 func compilePort(pattern string) (glob.Glob, error) {
 	if strings.Count(pattern, "/") > 1 || !strings.Contains(pattern, "*") && !isValidPort(pattern, 0) {
-		return glob.Glob{}, errors.New("want vswitch/bridge, with * for any characters")
+		return glob.Glob{}, errors.New("must be vswitch/bridge, with * for any characters")
 	}
 	return glob.CompileName(pattern)
 }
@@ -94,7 +94,7 @@ func parseVLANs(text string) (vlanRange, error) {
 	a, errA := strconv.ParseUint(first, 10, 16)
 	b, errB := strconv.ParseUint(last, 10, 16)
 	if errA != nil || errB != nil || a < 1 || b > maxVLAN || a > b {
-		return vlanRange{}, fmt.Errorf(`want a VLAN from 1 to %d, or a range such as "100-199"`, maxVLAN)
+		return vlanRange{}, fmt.Errorf(`must be a VLAN from 1 to %d, or a range such as "100-199"`, maxVLAN)
 	}
 	return vlanRange{int(a), int(b)}, nil
 }

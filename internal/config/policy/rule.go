@@ -106,13 +106,13 @@ func (f *faults) compileRule(r Rule) *rule {
 	case r.Name == "":
 		f.addFault("name", "", "a rule needs a name")
 	case !validName(r.Name):
-		f.addFault("name", diag.Quote(r.Name), fmt.Sprintf("want 1 to %d letters, digits, '_', '-', '.', the first a letter or digit", maxRuleName))
+		f.addFault("name", diag.Quote(r.Name), fmt.Sprintf("must be 1 to %d letters, digits, '_', '-', '.', the first a letter or digit", maxRuleName))
 	}
 	if r.Mode != "" && r.Mode != Enforce && r.Mode != Audit {
-		f.addFault("mode", diag.Quote(string(r.Mode)), fmt.Sprintf("want %s or %s", Enforce, Audit))
+		f.addFault("mode", diag.Quote(string(r.Mode)), fmt.Sprintf("must be %s or %s", Enforce, Audit))
 	}
 	if len(r.For.Namespaces)+len(r.For.PodLabels)+len(r.For.RuntimeClasses)+len(r.For.Images) == 0 {
-		f.addFault("for", "", `want namespaces, podLabels, runtimeClasses or images; a rule for every container has namespaces ["*"]`)
+		f.addFault("for", "", `must have namespaces, podLabels, runtimeClasses or images; a rule for every container has namespaces ["*"]`)
 	}
 	c := &rule{
 		name: r.Name, audit: r.Mode == Audit, limits: r.Limits,
@@ -127,7 +127,7 @@ func (f *faults) compileRule(r Rule) *rule {
 	}
 	switch {
 	case c.allow.isEmpty() && c.deny.isEmpty() && r.Limits == Limits{}:
-		f.addFault("allow", "", "want cdi, sockets, namedSockets, devices, mounts, hooks or ports, or a rule with deny or limits")
+		f.addFault("allow", "", "must have cdi, sockets, namedSockets, devices, mounts, hooks or ports, unless the rule has deny or limits")
 	case len(r.Allow.Networks) > 0 && !c.allowsSocketsOrDevices():
 		f.addFault("allow.networks", "", "networks narrow sockets and devices, but the rule allows neither")
 	}

@@ -83,7 +83,7 @@ func ReadContainerd(host Files, file string) (*Containerd, error) {
 		c.files = append(c.files, containerdFile{next.name, document})
 		imports := newSettings(document).Get("imports")
 		if imports.IsSet() && !strings.HasPrefix(imports.Written, "[") {
-			return nil, importedBy(next.importer, fmt.Errorf("%s: imports: found %s, want a list of files: %w", next.name, imports.Written, errdefs.ErrInvalidArgument))
+			return nil, importedBy(next.importer, fmt.Errorf("%s: imports: invalid value %s: must be a list of files: %w", next.name, imports.Written, errdefs.ErrInvalidArgument))
 		}
 		for _, pattern := range imports.List {
 			names, err := resolveImport(host, path.Dir(next.name), pattern, &dirs)

@@ -23,7 +23,7 @@ func (c *container) deviceOperation(host hostfs.Root, d *edit.Device) (operation
 		return o, err
 	}
 	if d.FileType() == 0 {
-		return o, fmt.Errorf("type: found %q, want b, c, u or p: %w", d.Type, errdefs.ErrInvalidArgument)
+		return o, fmt.Errorf("type: invalid value %q: must be b, c, u or p: %w", d.Type, errdefs.ErrInvalidArgument)
 	}
 	mode, dev := nodeNumbers(d)
 	from := cmp.Or(d.HostPath, d.Path)

@@ -24,10 +24,10 @@ type container struct {
 
 func openContainer(t Target) (*container, error) {
 	if t.Pid <= 0 {
-		return nil, fmt.Errorf("enter container: found process %d, want the container's first process: %w", t.Pid, errdefs.ErrInvalidArgument)
+		return nil, fmt.Errorf("enter container: invalid process ID %d: must belong to the container's first process: %w", t.Pid, errdefs.ErrInvalidArgument)
 	}
 	if !path.IsAbs(t.Root) {
-		return nil, fmt.Errorf("enter container: found root %q, want an absolute path: %w", t.Root, errdefs.ErrInvalidArgument)
+		return nil, fmt.Errorf("enter container: invalid root %q: must be an absolute path: %w", t.Root, errdefs.ErrInvalidArgument)
 	}
 	c := &container{target: t}
 	var err error

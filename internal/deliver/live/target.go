@@ -121,7 +121,7 @@ func checkKind(fd int, name string, dir bool) error {
 		if !dir {
 			want = "file"
 		}
-		return fmt.Errorf("the container has a %s at %q, want a %s there: %w", hostfs.TypeName(st.Mode), name, want, errdefs.ErrConflict)
+		return fmt.Errorf("the container has a %s at %q: must be a %s: %w", hostfs.TypeName(st.Mode), name, want, errdefs.ErrConflict)
 	}
 	return nil
 }
@@ -129,7 +129,7 @@ func checkKind(fd int, name string, dir bool) error {
 // cleanDestination cleans a path of the container. It refuses relative paths and the root.
 func cleanDestination(name string) (string, error) {
 	if !path.IsAbs(name) || strings.IndexByte(name, 0) >= 0 || path.Clean(name) == "/" {
-		return "", fmt.Errorf("found %q, want an absolute path below the container's root: %w", name, errdefs.ErrInvalidArgument)
+		return "", fmt.Errorf("invalid value %q: must be an absolute path below the container's root: %w", name, errdefs.ErrInvalidArgument)
 	}
 	return path.Clean(name), nil
 }

@@ -64,7 +64,7 @@ func (c *Config) changedMembers(set *edit.Set) ([]member, error) {
 	}
 	for _, h := range set.Hooks {
 		if !slices.Contains(edit.Stages(), h.Stage) {
-			return nil, fmt.Errorf("%s: hook %q: found stage %q, want one of %v: %w", h.Origin, h.Path, h.Stage, edit.Stages(), errdefs.ErrInvalidArgument)
+			return nil, fmt.Errorf("%s: hook %q: invalid stage %q: must be one of %v: %w", h.Origin, h.Path, h.Stage, edit.Stages(), errdefs.ErrInvalidArgument)
 		}
 	}
 	var hooks, netDevices, rdt, propagation []member

@@ -84,7 +84,7 @@ func (s *Store) chooseMode() error {
 			s.status = Status{Mode: ModeDirectory, Reason: ReasonUnavailable, Detail: diag.ErrorText(err)}
 		}
 	default:
-		return errdefs.ErrInvalidArgument.WithMessage(fmt.Sprintf("stage sockets: found mode %q, want auto, mount or directory", want))
+		return errdefs.ErrInvalidArgument.WithMessage(fmt.Sprintf("stage sockets: invalid mode %q: must be auto, mount or directory", want))
 	}
 	data, err := json.Marshal(s.status)
 	if err != nil {

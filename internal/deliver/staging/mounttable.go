@@ -141,7 +141,7 @@ func (k *mountScan) noteHidden(proc string, err error) error {
 	}
 	started, kernel, ok := parseProcStat(string(text))
 	if !ok {
-		return errdefs.ErrInvalidArgument.WithMessage(fmt.Sprintf("read %s/stat: found %.80q, want the format of proc_pid_stat(5)", proc, text))
+		return errdefs.ErrInvalidArgument.WithMessage(fmt.Sprintf("read %s/stat: invalid content %.80q: must be in the format of proc_pid_stat(5)", proc, text))
 	}
 	if !kernel {
 		var up unix.Sysinfo_t

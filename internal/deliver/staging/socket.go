@@ -26,7 +26,7 @@ func (s *Store) openSocket(k *edit.Socket) (int, error) {
 	}
 	var st unix.Stat_t
 	if err = unix.Fstat(fd, &st); err == nil && st.Mode&unix.S_IFMT != unix.S_IFSOCK {
-		err = errdefs.ErrInvalidArgument.WithMessage(fmt.Sprintf("%q is a %s, want a socket", k.HostPath(), hostfs.TypeName(st.Mode)))
+		err = errdefs.ErrInvalidArgument.WithMessage(fmt.Sprintf("%q is a %s: must be a socket", k.HostPath(), hostfs.TypeName(st.Mode)))
 	}
 	if err != nil {
 		unix.Close(fd)

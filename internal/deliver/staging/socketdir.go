@@ -323,7 +323,7 @@ func decodeCreatedDirs(data []byte) ([]createdDir, error) {
 			return nil, fmt.Errorf("[%d].root: %w", i, err)
 		}
 		if !isLocal(m.Rel) {
-			return nil, errdefs.ErrInvalidArgument.WithMessage(fmt.Sprintf("[%d].rel: found %q, want a path below root", i, m.Rel))
+			return nil, errdefs.ErrInvalidArgument.WithMessage(fmt.Sprintf("[%d].rel: invalid value %q: must be a path below root", i, m.Rel))
 		}
 	}
 	return list, nil

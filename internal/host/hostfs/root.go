@@ -280,7 +280,7 @@ func CheckID(id string) error {
 	}) {
 		return nil
 	}
-	return errdefs.ErrInvalidArgument.WithMessage(fmt.Sprintf("found %q, want 1 to 128 of A-Z a-z 0-9 - _ . and no dot first", id))
+	return errdefs.ErrInvalidArgument.WithMessage(fmt.Sprintf("invalid value %q: must be 1 to 128 of A-Z a-z 0-9 - _ . and no dot first", id))
 }
 
 // WithoutPath returns an error without its path, for messages that name the path themselves.

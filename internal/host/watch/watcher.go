@@ -113,7 +113,7 @@ func (w *Watcher) Close() error {
 // reports only what the directories above do.
 func (w *Watcher) Add(dir, name string, mask uint32, notify func(name string)) (*Watch, error) {
 	if path.Clean(dir) != dir || !path.IsAbs(dir) || strings.Contains(name, "/") {
-		return nil, errdefs.ErrInvalidArgument.WithMessage(fmt.Sprintf("watch %q in %q: want a clean absolute path and a name", name, dir))
+		return nil, errdefs.ErrInvalidArgument.WithMessage(fmt.Sprintf("watch %q in %q: must be a clean absolute path and a name", name, dir))
 	}
 	// An unresponsive file system blocks here, where the lock is not held that all other watches need.
 	if fd, err := w.host.OpenNoSymlinks(dir, unix.O_PATH|unix.O_DIRECTORY); err == nil {

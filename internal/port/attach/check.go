@@ -52,7 +52,7 @@ func (t *Attachment) checkInfoFile(r *record.Record) (*deviceinfo.Info, error) {
 	found, want := identityFields(info), identityFields(r.Info)
 	for _, key := range slices.Sorted(maps.Keys(want)) {
 		if found[key] != want[key] {
-			return nil, Changed("device-info file", "%s: %s: found %q, want %q", file, key, found[key], want[key])
+			return nil, Changed("device-info file", "%s: %s: invalid value %q: must be %q", file, key, found[key], want[key])
 		}
 	}
 	return info, nil

@@ -39,10 +39,14 @@ func Fail(code uint, msg, details string, args ...any) error {
 	return types.NewError(code, msg, details)
 }
 
-// Invalid returns the error for the value of a key, given with dots.
-func (t *Attachment) Invalid(key, found, want string) error {
+// Invalid returns the error for the value of a key, given with dots. A missing value is found as "nothing".
+func (t *Attachment) Invalid(key, found, rule string) error {
 	s, name := t.Source, t.Source.Name(key)
-	return Fail(codeConfig, "invalid network configuration: "+name+": "+found, "%s%s: found %s, want %s", s.Place(key), name, found, want)
+	summary := "invalid network configuration: " + name + ": " + found
+	if found == "nothing" {
+		return Fail(codeConfig, summary, "%s%s: missing value: must be %s", s.Place(key), name, rule)
+	}
+	return Fail(codeConfig, summary, "%s%s: invalid value %s: must be %s", s.Place(key), name, found, rule)
 }
 
 // Unsupported returns the error for unknown keys, and for keys that request something impossible. Its message has

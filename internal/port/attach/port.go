@@ -406,7 +406,7 @@ func (t *Attachment) checkRecordedPort(ctx context.Context, r *record.Record) er
 		{"rate", wholeKilobits(have.Rate), wholeKilobits(want.Rate), want.Rate != 0},
 	} {
 		if f.reported && f.have != f.want {
-			return Changed("port", "%s of port %s of vswitch %q is %v, want %v", f.key, want.Name, r.Switch, f.have, f.want)
+			return Changed("port", "%s of port %s of vswitch %q is %v: must be %v", f.key, want.Name, r.Switch, f.have, f.want)
 		}
 	}
 	return nil

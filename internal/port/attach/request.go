@@ -175,13 +175,13 @@ func (t *Attachment) SetValue(key, text string) (want string) {
 	case "socketDirSize":
 		size, ok := quantity.ParseSize(text)
 		if !ok {
-			return strings.TrimPrefix(quantity.Rule, "want ")
+			return strings.TrimPrefix(quantity.Rule, "must be ")
 		}
 		t.SocketDirSize = size
 	case "rate":
 		rate, ok := quantity.ParseRate(text)
 		if !ok {
-			return strings.TrimPrefix(quantity.RateRule, "want ")
+			return strings.TrimPrefix(quantity.RateRule, "must be ")
 		}
 		p.Rate = rate
 	case "timeout":

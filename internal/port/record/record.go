@@ -174,7 +174,7 @@ func checkPort(r *Record) error {
 		return fmt.Errorf("vswitch and port: only one of them is given: %w", errdefs.ErrInvalidArgument)
 	}
 	if o := r.Port.Owner; o.ContainerID != r.ContainerID || o.Interface != r.Interface || r.Port.Name != vswitch.PortName(o) {
-		return fmt.Errorf("port: found %s of container %s, interface %s, want the port of this attachment: %w",
+		return fmt.Errorf("port: %s of container %s, interface %s: must be the port of this attachment: %w",
 			diag.Quote(r.Port.Name), diag.Quote(o.ContainerID), diag.Quote(o.Interface), errdefs.ErrInvalidArgument)
 	}
 	return nil

@@ -89,7 +89,7 @@ func (x *Explainer) checkUse(p *manifest.Pod, use manifest.ClaimUse, item *engin
 	claim := &p.Spec.ResourceClaims[i]
 	kind, name := claim.Object()
 	if kind == "" {
-		return nil, fmt.Errorf("spec.resourceClaims[%d]: want either resourceClaimName or resourceClaimTemplateName: %w", i, errdefs.ErrInvalidArgument)
+		return nil, fmt.Errorf("spec.resourceClaims[%d]: must have exactly one of resourceClaimName and resourceClaimTemplateName: %w", i, errdefs.ErrInvalidArgument)
 	}
 	title := kind + " " + p.Metadata.Namespace + "/" + name
 	object, known := x.opts.Manifests.Claims[title]

@@ -45,7 +45,7 @@ func (p *Pod) Warnings(cfg *config.Config) []string {
 		case near != "":
 			out = append(out, fmt.Sprintf("annotation %s is not one of Jackfield's and is ignored; did you mean %s?", diag.Quote(key), near))
 		case key+"/" == annotation.CDIPrefix:
-			out = append(out, fmt.Sprintf("annotation %s has no name and is ignored; want %sNAME", diag.Quote(key), annotation.CDIPrefix))
+			out = append(out, fmt.Sprintf("annotation %s has no name and is ignored: must be %sNAME", diag.Quote(key), annotation.CDIPrefix))
 		case isIgnoredInjectorKey(key, cfg):
 			out = append(out, fmt.Sprintf("annotation %s is one of device-injector's and is ignored: compat.deviceInjector is off in the configuration", diag.Quote(key)))
 		}

@@ -92,9 +92,9 @@ func Parse(file string, data []byte, namespace string) (Objects, error) {
 // noPods says what the manifest holds instead of pods.
 func (o *Objects) noPods() NoPodsError {
 	if len(o.others) == 0 {
-		return "the file is empty: want a Pod or a workload"
+		return "the file is empty: must hold a Pod or a workload"
 	}
-	return NoPodsError(fmt.Sprintf("it holds no pod: kind: found %s, want a Pod, a workload with a pod template (%s) or a List of them",
+	return NoPodsError(fmt.Sprintf("it holds no pod: kind: invalid value %s: must be a Pod, a workload with a pod template (%s) or a List of them",
 		strings.Join(o.others, ", "), strings.Join(Workloads, ", ")))
 }
 
@@ -163,7 +163,7 @@ func (o *Objects) addPod(data json.RawMessage, x *object) error {
 		p.WorkloadAnnotations = x.Metadata.Annotations
 	}
 	if len(p.Spec.Containers) == 0 {
-		return fmt.Errorf("%s: spec.containers: want at least one", x.title())
+		return fmt.Errorf("%s: spec.containers: must have at least one container", x.title())
 	}
 	if len(o.Pods) >= maxPods {
 		return fmt.Errorf("it holds more than %d pods", maxPods)

@@ -105,7 +105,7 @@ func (v *Validator) warnOfSymlink(t text, what string) diag.List {
 	if st, err := v.host.Lstat(t.hostPath); err != nil || st.Mode&unix.S_IFMT != unix.S_IFLNK {
 		return nil
 	}
-	return diag.List{{File: t.name, Severity: diag.SeverityWarning, Found: "a symlink", Rule: "want a regular file, for no symlink is followed where " + what + " is read"}}
+	return diag.List{{File: t.name, Severity: diag.SeverityWarning, Found: "a symlink", Rule: "must be a regular file, for no symlink is followed where " + what + " is read"}}
 }
 
 // checkMetadata checks device metadata of a resource claim in all versions that the file has.

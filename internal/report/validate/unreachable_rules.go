@@ -71,7 +71,7 @@ func (v *Validator) findUnreachableRules(cfg *config.Config) (found diag.List) {
 		}
 		for j, pattern := range allow.Devices {
 			if v.checkHost && !strings.Contains(pattern, "*") && v.isDir(pattern) {
-				warn(fmt.Sprintf("%s.devices[%d]", field, j), pattern, "it is a directory on this host, and matches no device node; want "+diag.Quote(pattern+"/*"))
+				warn(fmt.Sprintf("%s.devices[%d]", field, j), pattern, "it is a directory on this host, and matches no device node; use "+diag.Quote(pattern+"/*"))
 			}
 		}
 	}

@@ -122,7 +122,7 @@ func (v *Validator) checkFile(hostPath, name string, isNamed bool) File {
 	case err != nil:
 		fault = diag.Unreadable(name, err)
 	case st.Mode&unix.S_IFMT != unix.S_IFREG:
-		fault.Found, fault.Rule = "a "+hostfs.TypeName(st.Mode), "want a regular file"
+		fault.Found, fault.Rule = "a "+hostfs.TypeName(st.Mode), "must be a regular file"
 	case st.Size > maxSize:
 		fault.Found, fault.Rule = fmt.Sprintf("%d bytes", st.Size), fmt.Sprintf("must have at most %d bytes: split it into several files", maxSize)
 	default:
@@ -178,7 +178,7 @@ func (v *Validator) checkText(t text) File {
 }
 
 func rejectEmpty(t text) (content string, found diag.List) {
-	return "", diag.List{{File: t.name, Severity: diag.SeverityError, Found: "nothing", Rule: "want a device-info map, a CDI spec or a hook"}}
+	return "", diag.List{{File: t.name, Severity: diag.SeverityError, Found: "nothing", Rule: "must be a device-info map, a CDI spec or a hook"}}
 }
 
 // rejectUnknown is about a file in none of the formats that are checked. The place is that of a

@@ -60,7 +60,7 @@ func parseDevice(r Request) (Device, error) {
 	}
 	qualifier, name, ok := strings.Cut(r.Item, "=")
 	if !ok {
-		return Device{}, r.newError(cmp.Or(addressOrPathRule(r.Item), "want vendor.com/class=name, alias=name, resource:NAME[/ID] or socket:NAME"))
+		return Device{}, r.newError(cmp.Or(addressOrPathRule(r.Item), "must be vendor.com/class=name, alias=name, resource:NAME[/ID] or socket:NAME"))
 	}
 	if !strings.Contains(qualifier, "/") {
 		return parseAlias(r, qualifier, name)
@@ -73,7 +73,7 @@ func parseQualified(r Request) (Device, error) {
 	vendor, class, name := parser.ParseDevice(r.Item)
 	switch {
 	case vendor == "":
-		return Device{}, r.newError(cmp.Or(addressOrPathRule(r.Item), "want vendor.com/class=name"))
+		return Device{}, r.newError(cmp.Or(addressOrPathRule(r.Item), "must be vendor.com/class=name"))
 	case parser.ValidateVendorName(vendor) != nil:
 		return Device{}, r.newError("vendor " + diag.Quote(vendor) + " must begin with a letter, end with a letter or digit, and hold letters, digits, '_', '-', '.' only")
 	case parser.ValidateClassName(class) != nil:
@@ -104,11 +104,11 @@ func deviceNameRule(name string) string {
 func parseAlias(r Request, alias, name string) (Device, error) {
 	switch {
 	case strings.Contains(alias, ".") && parser.ValidateVendorName(alias) == nil:
-		return Device{}, r.newError("the class is missing; want vendor.com/class=name")
+		return Device{}, r.newError("the class is missing: must be vendor.com/class=name")
 	case alias == "" || strings.Contains(alias, ".") || parser.ValidateClassName(alias) != nil:
-		return Device{}, r.newError("want vendor.com/class=name or alias=name; an alias begins with a letter, ends with a letter or digit, and holds letters, digits, '_', '-' only")
+		return Device{}, r.newError("must be vendor.com/class=name or alias=name; an alias begins with a letter, ends with a letter or digit, and holds letters, digits, '_', '-' only")
 	case name == "":
-		return Device{}, r.newError("the device name is missing; want alias=name")
+		return Device{}, r.newError("the device name is missing: must be alias=name")
 	case parser.ValidateDeviceName(name) != nil:
 		return Device{}, r.newError(deviceNameRule(name))
 	}
@@ -122,7 +122,7 @@ func parseResource(r Request, text string) (Device, error) {
 	resource, id, hasID := strings.Cut(rest, "/")
 	switch {
 	case !ok || domain == "" || resource == "":
-		return Device{}, r.newError("want resource:DOMAIN/NAME or resource:DOMAIN/NAME/ID")
+		return Device{}, r.newError("must be resource:DOMAIN/NAME or resource:DOMAIN/NAME/ID")
 	case !name.IsSubdomain(domain):
 		return Device{}, r.newError("the resource's domain " + diag.Quote(domain) + " is not a DNS name in lower case")
 	case !name.IsQualifiedPart(resource):
@@ -141,7 +141,7 @@ func isDeviceID(s string) bool {
 // parseSocket reads the name of a socket that the node's configuration has.
 func parseSocket(r Request, socket string) (Device, error) {
 	if !name.IsLabel(socket) {
-		return Device{}, r.newError("want socket:NAME; the name has 1 to 63 lower-case letters, digits and '-', and begins and ends with a letter or digit")
+		return Device{}, r.newError("must be socket:NAME; the name has 1 to 63 lower-case letters, digits and '-', and begins and ends with a letter or digit")
 	}
 	return Device{Request: r, Kind: NamedSocket, Name: socket}, nil
 }
@@ -166,7 +166,7 @@ func parseCDI(annotations map[string]string, set *deviceSet) error {
 			position++
 			r := Request{Key: key, Item: text, Position: position}
 			if strings.ContainsAny(text, asciiSpace) {
-				return r.newError("want vendor.com/class=name, without spaces around it")
+				return r.newError("must be vendor.com/class=name, without spaces around it")
 			}
 			d, err := parseQualified(r)
 			if err != nil {

@@ -120,7 +120,7 @@ func (in *Injector) addCDI(key, value string) error {
 	}
 	for _, d := range set.devices {
 		if d.Kind != CDI {
-			return d.newError("want a CDI name, vendor.com/class=name")
+			return d.newError("must be a CDI name, vendor.com/class=name")
 		}
 	}
 	in.Devices = set.devices
@@ -136,9 +136,9 @@ func (in *Injector) addNode(r Request, node *yaml.Node) error {
 	}
 	switch {
 	case n.Type != "b" && n.Type != "c":
-		return n.newError("type: want b or c")
+		return n.newError("type: must be b or c")
 	case n.Major < 0 || n.Major > 1<<32-1 || n.Minor < 0 || n.Minor > 1<<32-1:
-		return n.newError("major, minor: want the numbers of a device")
+		return n.newError("major, minor: must be the numbers of a device")
 	}
 	if n.FileMode != nil {
 		// Authors copy the mode from stat(2), with the bits of the file type. OCI runtimes drop these bits.
@@ -177,7 +177,7 @@ func parseObjects(key, value string, read func(Request, *yaml.Node) error) error
 	for i, node := range list {
 		r := Request{Key: key, Position: i + 1}
 		if node.Kind != yaml.MappingNode || isMarked(node) {
-			return r.newError("want an object")
+			return r.newError("must be an object")
 		}
 		if err := read(r, node); err != nil {
 			return err
@@ -205,7 +205,7 @@ func (r *Request) readObject(object *yaml.Node, required int, fields []field) er
 		}
 		at := slices.Index(keys, key)
 		if _, text := fields[at].into.(*string); text && value.Tag != "!!str" {
-			return r.newError(key + ": want a string")
+			return r.newError(key + ": must be a string")
 		}
 		if err := value.Decode(fields[at].into); err != nil {
 			return r.newError(fmt.Sprintf("%s: found %s, which is of another type", key, diag.Quote(value.Value)))
@@ -233,11 +233,11 @@ func checkPlain(node *yaml.Node) string {
 		return ruleNoAnchors
 	}
 	if node.Kind == yaml.MappingNode || node.Tag == "!!null" {
-		return "want a value"
+		return "must have a value"
 	}
 	for _, child := range node.Content {
 		if rule := checkPlain(child); rule != "" || child.Tag != "!!str" {
-			return "want a list of strings"
+			return "must be a list of strings"
 		}
 	}
 	return ""

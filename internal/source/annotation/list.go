@@ -112,7 +112,7 @@ func parseList(key, value string) ([]*yaml.Node, error) {
 	list := document.Content[0]
 	switch {
 	case list.Kind == yaml.MappingNode:
-		return nil, &Error{Key: key, Rule: diag.Quote(value) + " is an object; want a list: [{...}]"}
+		return nil, &Error{Key: key, Rule: diag.Quote(value) + " is an object: must be a list: [{...}]"}
 	case list.Kind != yaml.SequenceNode:
 		return nil, &Error{Key: key, Rule: diag.Quote(value) + " is not a list; write names with commas between them, without quotes, or a list in YAML or JSON"}
 	case isMarked(list):

@@ -64,7 +64,7 @@ func parseNetwork(it item) (Network, error) {
 	}
 	if namespace, network, ok := strings.Cut(text, "/"); ok && it.field != fieldInterface {
 		if !name.IsLabel(namespace) || !name.IsSubdomain(network) {
-			return Network{}, it.newError("want NAMESPACE/NAME, both DNS names in lower case")
+			return Network{}, it.newError("must be NAMESPACE/NAME, both DNS names in lower case")
 		}
 		n.Namespace, n.Name = namespace, network
 		return n, nil
@@ -80,11 +80,11 @@ func parseNetwork(it item) (Network, error) {
 	}
 	switch it.field {
 	case fieldNetwork:
-		return Network{}, it.newError("want NAME or NAMESPACE/NAME of a network, DNS names in lower case")
+		return Network{}, it.newError("must be NAME or NAMESPACE/NAME of a network, DNS names in lower case")
 	case fieldInterface:
-		return Network{}, it.newError("want an interface name: 1 to 15 letters, digits, '_', '-', '.'")
+		return Network{}, it.newError("must be an interface name: 1 to 15 letters, digits, '_', '-', '.'")
 	default:
-		return Network{}, it.newError("want a network, NAME or NAMESPACE/NAME, or an interface such as net1")
+		return Network{}, it.newError("must be a network, NAME or NAMESPACE/NAME, or an interface such as net1")
 	}
 }
 

@@ -299,7 +299,7 @@ func TestDeviceNameHasKindAndParts(t *testing.T) {
 			t.Errorf("%q: %+v, %v", text, d, err)
 		}
 	}
-	if _, err := Parse(map[string]string{DevicesKey: "nvidia"}, ""); err == nil || err.Error() != `parse annotation "devices.jackfield.dev": item 1, "nvidia": want vendor.com/class=name, alias=name, resource:NAME[/ID] or socket:NAME` {
+	if _, err := Parse(map[string]string{DevicesKey: "nvidia"}, ""); err == nil || err.Error() != `parse annotation "devices.jackfield.dev": item 1, "nvidia": must be vendor.com/class=name, alias=name, resource:NAME[/ID] or socket:NAME` {
 		t.Errorf("got %v", err)
 	}
 }

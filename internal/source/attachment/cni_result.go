@@ -58,7 +58,7 @@ func (c *cachedResult) checkIdentity(conf, sandboxID, ifName string) error {
 		{"kind", c.Kind, cacheKind}, {"containerId", c.ContainerID, sandboxID}, {"ifName", c.IfName, ifName}, {"networkName", c.Network, conf},
 	} {
 		if f.found != f.want {
-			return fmt.Errorf("%s: found %s, want %q: %w", f.key, diag.Quote(f.found), f.want, errdefs.ErrInvalidArgument)
+			return fmt.Errorf("%s: invalid value %s: must be %q: %w", f.key, diag.Quote(f.found), f.want, errdefs.ErrInvalidArgument)
 		}
 	}
 	return nil

@@ -110,7 +110,7 @@ func (p *parser) decodeHook() *hooks.Hook {
 	case "", old.Version:
 		p.old, read = true, old.Read
 	default:
-		p.addError(p.root.At("version"), "version", diag.Quote(version.Version), `want "1.0.0"`)
+		p.addError(p.root.At("version"), "version", diag.Quote(version.Version), `must be "1.0.0"`)
 		return nil
 	}
 	raw, err := read(p.data)
@@ -139,7 +139,7 @@ func (p *parser) refuseDecoding(err error) *hooks.Hook {
 		for key := range strings.SplitSeq(wrong.Field, ".") {
 			keys = append(keys, key)
 		}
-		p.addError(p.root.At(keys...), wrong.Field, "a JSON "+wrong.Value, "want "+jsonTypeName(wrong.Type.String()))
+		p.addError(p.root.At(keys...), wrong.Field, "a JSON "+wrong.Value, "must be "+jsonTypeName(wrong.Type.String()))
 	default:
 		p.addError(nil, "", "", err.Error())
 	}
@@ -171,14 +171,14 @@ func (p *parser) checkHook(raw *hooks.Hook) *Hook {
 	switch {
 	case p.mistyped["hook"] || p.mistyped["hook.path"]:
 	case raw.Hook.Path == "":
-		p.addError(at, field, "", "missing; want the host path of the hook's program")
+		p.addError(at, field, "", "missing: must be the host path of the hook's program")
 	case !path.IsAbs(raw.Hook.Path):
-		p.addError(at, field, diag.Quote(raw.Hook.Path), "want an absolute host path")
+		p.addError(at, field, diag.Quote(raw.Hook.Path), "must be an absolute host path")
 	case path.Clean(raw.Hook.Path) != raw.Hook.Path || strings.IndexByte(raw.Hook.Path, 0) >= 0 || raw.Hook.Path == "/":
-		p.addError(at, field, diag.Quote(raw.Hook.Path), "want a path without //, /./, /../ and without / at the end; this is "+diag.Quote(path.Clean(raw.Hook.Path)))
+		p.addError(at, field, diag.Quote(raw.Hook.Path), "must be a path without //, /./, /../ and without / at the end; this is "+diag.Quote(path.Clean(raw.Hook.Path)))
 	}
 	if t := raw.Hook.Timeout; t != nil && *t <= 0 && !p.mistyped["hook.timeout"] {
-		p.addError(p.root.At("hook", "timeout"), "hook.timeout", "", "want seconds, more than 0, or leave it out")
+		p.addError(p.root.At("hook", "timeout"), "hook.timeout", "", "must be a number of seconds greater than 0, or be omitted")
 	}
 	p.checkStages(h, raw.Stages)
 	p.compile(h, &raw.When)
@@ -204,7 +204,7 @@ func (p *parser) checkStages(h *Hook, stages []string) {
 		return
 	}
 	if stages == nil {
-		p.addError(at, "stages", "", "missing; want a list of "+strings.Join(stageNames(), ", "))
+		p.addError(at, "stages", "", "missing: must be a list of "+strings.Join(stageNames(), ", "))
 		return
 	}
 	if len(stages) == 0 {
@@ -218,7 +218,7 @@ func (p *parser) checkStages(h *Hook, stages []string) {
 			p.addError(p.root.At("stages", i), indexField("stages", i), diag.Quote(stage), "a stage that only Podman has; such a file belongs in a directory that only Podman reads").Kind = ErrPodmanStage
 			continue
 		case !slices.Contains(stageNames(), stage):
-			p.addError(p.root.At("stages", i), indexField("stages", i), diag.Quote(stage), "want one of "+strings.Join(stageNames(), ", "))
+			p.addError(p.root.At("stages", i), indexField("stages", i), diag.Quote(stage), "must be one of "+strings.Join(stageNames(), ", "))
 			continue
 		case stage == "prestart":
 			stage = "createRuntime"
@@ -270,7 +270,7 @@ func (p *parser) checkConditions(w *ocihook.When) {
 	}
 	switch {
 	case w.Always == nil && w.HasBindMounts == nil && len(w.Annotations) == 0 && len(w.Commands) == 0:
-		never(p.root.At("when"), "when", "no condition", "want one of always, annotations, commands, hasBindMounts")
+		never(p.root.At("when"), "when", "no condition", "set always, annotations, commands or hasBindMounts")
 	case w.Or:
 	case w.Always != nil && !*w.Always:
 		never(p.root.At("when", "always"), "when.always", "false", "leave it out")

@@ -167,7 +167,7 @@ func TestEnsureRefusesWhatGroutCannotDo(t *testing.T) {
 		{"long path", func(p *vswitch.Port) { p.Socket = dir + strings.Repeat("/long", 30) }, "socketDir", errdefs.ErrInvalidArgument, "shorten"},
 		{"a file in the way", func(p *vswitch.Port) { p.Socket = "/etc/passwd" }, "device.path", errdefs.ErrAlreadyExists, "not a socket"},
 		{"another process' socket", func(p *vswitch.Port) { p.Socket = s.Socket }, "device.path", errdefs.ErrAlreadyExists, "another process"},
-		{"another owner's name", func(p *vswitch.Port) { p.Owner.Interface = "net2" }, "name", errdefs.ErrInvalidArgument, "want jf"},
+		{"another owner's name", func(p *vswitch.Port) { p.Owner.Interface = "net2" }, "name", errdefs.ErrInvalidArgument, "must be jf"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			p := newPort(dir, 1)

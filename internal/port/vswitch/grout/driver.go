@@ -243,7 +243,7 @@ func (d *Driver) check(p vswitch.Port) error {
 	}
 	switch {
 	case p.Name != vswitch.PortName(p.Owner):
-		return invalid("name", "want "+vswitch.PortName(p.Owner), "name the port for its owner")
+		return invalid("name", "must be "+vswitch.PortName(p.Owner), "name the port for its owner")
 	case p.VLAN != 0:
 		return d.Refuse(p, "vlan", "a bridge of grout has no VLANs",
 			"leave out vlan and name a bridge of its own for the VLAN, with a VLAN interface of the uplink", errdefs.ErrNotImplemented)

@@ -177,7 +177,7 @@ func (d *Driver) parseInterfaces(lines [][]byte) (map[string]netInterface, error
 }
 
 func (d *Driver) garbage(line []byte) error {
-	return d.unknown("%q prints %s, want an interface in JSON", d.Grcli, diag.Quote(string(line[:min(len(line), 2*diag.MaxQuoted)])))
+	return d.unknown("%q printed %s: must be an interface in JSON", d.Grcli, diag.Quote(string(line[:min(len(line), 2*diag.MaxQuoted)])))
 }
 
 // unknown returns the error of an answer that the driver does not expect.

@@ -41,10 +41,10 @@ func TestBrokenGrcliIsAnError(t *testing.T) {
 		kind         error
 		says         string
 	}{
-		{"text", "echo hello", errdefs.ErrUnknown, `prints "hello", want an interface in JSON`},
+		{"text", "echo hello", errdefs.ErrUnknown, `printed "hello": must be an interface in JSON`},
 		{"terminal's escapes", `printf '\033[31mred\n'`, errdefs.ErrUnknown, `"\x1b[31mred"`},
-		{"other JSON", "echo 7", errdefs.ErrUnknown, `prints "7"`},
-		{"cut JSON", `echo '{"name":"jf'`, errdefs.ErrUnknown, `want an interface`},
+		{"other JSON", "echo 7", errdefs.ErrUnknown, `printed "7"`},
+		{"cut JSON", `echo '{"name":"jf'`, errdefs.ErrUnknown, `must be an interface`},
 		{"fails without a word", "exit 3", errdefs.ErrUnavailable, "exit status 3"},
 		{"fails with a word", "echo no library >&2; exit 127", errdefs.ErrUnavailable, "no library"},
 		{"another version", `echo '{"error":"gr_connect: Protocol error","errno":71}' >&2; exit 1`, errdefs.ErrUnavailable, "must have the same version"},

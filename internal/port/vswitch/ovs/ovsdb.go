@@ -229,7 +229,7 @@ func (u *uuid) UnmarshalJSON(data []byte) error {
 		return err
 	}
 	if len(pair) != 2 || pair[0] != "uuid" {
-		return fmt.Errorf("found %.100s, want a UUID", data)
+		return fmt.Errorf("invalid value %.100s: must be a UUID", data)
 	}
 	*u = uuid(pair[1])
 	return nil
@@ -303,7 +303,7 @@ func (m *stringMap) UnmarshalJSON(data []byte) error {
 		return err
 	}
 	if len(pair) != 2 || string(pair[0]) != `"map"` {
-		return fmt.Errorf("found %.100s, want a map", data)
+		return fmt.Errorf("invalid value %.100s: must be a map", data)
 	}
 	var pairs [][2]string
 	if err := json.Unmarshal(pair[1], &pairs); err != nil {

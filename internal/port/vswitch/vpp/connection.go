@@ -230,7 +230,7 @@ func (c *connection) receive() ([]byte, error) {
 	}
 	length := binary.BigEndian.Uint32(header[8:])
 	if length > maxMessage {
-		return nil, errdefs.ErrUnknown.WithMessage(fmt.Sprintf("a message of %d bytes, want at most %d", length, maxMessage))
+		return nil, errdefs.ErrUnknown.WithMessage(fmt.Sprintf("a message of %d bytes: must be at most %d", length, maxMessage))
 	}
 	message := make([]byte, length)
 	_, err := io.ReadFull(c.conn, message)

@@ -428,7 +428,7 @@ func (d *Driver) check(p vswitch.Port) (bridge uint32, err error) {
 	number, bridgeErr := strconv.ParseUint(p.Bridge, 10, 32)
 	switch {
 	case p.Name != vswitch.PortName(p.Owner):
-		err = invalid("name", "want "+vswitch.PortName(p.Owner), "name the port for its owner")
+		err = invalid("name", "must be "+vswitch.PortName(p.Owner), "name the port for its owner")
 	case p.Type != vswitch.VhostUser && p.Type != vswitch.Memif:
 		err = d.Refuse(p, "type", "VPP has no ports of type "+diag.Quote(string(p.Type)), "use vhost-user or memif", errdefs.ErrNotImplemented)
 	case p.Bridge != "" && (bridgeErr != nil || number == 0 || number > maxBridge || strconv.FormatUint(number, 10) != p.Bridge):
