@@ -41,10 +41,10 @@ func decodeConf(conf []byte, to any) error {
 	return nil
 }
 
-// DeclaresCapability reports whether a network configuration, or one of the
+// declaresCapability reports whether a network configuration, or one of the
 // plugins in a list of them, declares the capability (§5.1.1). The error for another
 // document is errdefs.ErrInvalidArgument.
-func DeclaresCapability(conf []byte) (bool, error) {
+func declaresCapability(conf []byte) (bool, error) {
 	type plugin struct {
 		Capabilities map[string]bool `json:"capabilities"`
 	}
@@ -63,7 +63,7 @@ func DeclaresCapability(conf []byte) (bool, error) {
 // are kept. The configuration of a plugin that does not declare the capability is
 // returned unchanged.
 func SetCapability(conf []byte, path string) ([]byte, error) {
-	declared, err := DeclaresCapability(conf)
+	declared, err := declaresCapability(conf)
 	if err != nil || !declared {
 		return conf, err
 	}

@@ -16,8 +16,8 @@ import (
 // maintains. The zero value is [DefaultCNIDir] on the host. Names are those of
 // [CNIFileName], or any that are unique per attachment and pass [CheckFileName].
 type CNIDir struct {
-	Root hostfs.Root
-	Dir  string // host path
+	Root string // directory below which all host paths are; "" is "/"
+	Dir  string // host path; "" is [DefaultCNIDir]
 }
 
 // locate returns the place of a file.
@@ -25,8 +25,7 @@ func (d CNIDir) locate(name string) (infoFile, error) {
 	if err := CheckFileName(name); err != nil {
 		return infoFile{}, fmt.Errorf("locate device-info: %w", err)
 	}
-	dir, err := cleanDir(d.Dir, DefaultCNIDir)
-	return infoFile{d.Root, dir, name}, err
+	return locateFile(d.Root, d.Dir, DefaultCNIDir, name)
 }
 
 // Path returns the full path of a file (§4.2), which is the value of the capability
@@ -85,7 +84,7 @@ func (d CNIDir) Remove(name string) error {
 // RemoveSandbox removes all files of a removed sandbox and returns their host paths,
 // sorted.
 func (d CNIDir) RemoveSandbox(sandboxID string) ([]string, error) {
-	open, err := openSandboxDir(d.Root, d.Dir, sandboxID)
+	open, err := d.openForSandbox(sandboxID)
 	if err != nil {
 		return nil, hostfs.IgnoreNotFound(err)
 	}
@@ -133,7 +132,7 @@ func (d CNIDir) locateFullPath(fullPath string) (infoFile, error) {
 	if err != nil {
 		return infoFile{}, err
 	}
-	if parent = path.Clean(parent); parent != file.dir && d.Root.Canonical(parent) != d.Root.Canonical(file.dir) {
+	if parent = path.Clean(parent); parent != file.dir && file.host.Canonical(parent) != file.host.Canonical(file.dir) {
 		return infoFile{}, fmt.Errorf("it is not in the directory %q: %w", file.dir, errdefs.ErrPermissionDenied)
 	}
 	return file, nil

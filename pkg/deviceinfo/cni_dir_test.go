@@ -5,6 +5,7 @@ package deviceinfo
 import (
 	"encoding/json"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -24,30 +25,30 @@ func TestNPWGCopiesTheDevicePluginFile(t *testing.T) {
 	must(t, err)
 	dpFile, _ := dp.Path("r", "1")
 	odd := "\n" + strings.Replace(infoText("pci", pciMap), "{", `{ "later" : [ 1 ],`, 1) + "\n\n"
-	must(t, os.WriteFile(root.Path(dpFile), []byte(odd), 0o600))
+	must(t, os.WriteFile(filepath.Join(root, dpFile), []byte(odd), 0o600))
 	got, file, err := cni.CopyFrom(dp, "r", "1", name)
 	must(t, err)
 	if file != DefaultCNIDir+"/"+name || got.Type != TypePCI {
 		t.Errorf("copied %+v to %q", got, file)
 	}
-	if b, err := os.ReadFile(root.Path(file)); err != nil || string(b) != odd {
+	if b, err := os.ReadFile(filepath.Join(root, file)); err != nil || string(b) != odd {
 		t.Errorf("the copy is %q, %v", b, err)
 	}
-	if m := modeOf(t, root.Path(file)); m != 0o644 {
+	if m := modeOf(t, filepath.Join(root, file)); m != 0o644 {
 		t.Errorf("the copy has mode %v", m)
 	}
-	es, err := ReadSandbox(root, "", testID)
+	es, err := CNIDir{Root: root}.ReadSandbox(testID)
 	if err != nil || len(es) != 1 || es[0].IfName != "net1" || es[0].Err != nil {
 		t.Errorf("ReadSandbox = %+v, %v", es, err)
 	}
 	if es, err := cni.List(); err != nil || len(es) != 1 || es[0].File != file {
 		t.Errorf("List = %+v, %v", es, err)
 	}
-	must(t, os.WriteFile(root.Path(dpFile), []byte("{"), 0o600))
+	must(t, os.WriteFile(filepath.Join(root, dpFile), []byte("{"), 0o600))
 	if _, _, err := cni.CopyFrom(dp, "r", "1", name); len(diagnosticsOf(t, err)) == 0 {
 		t.Errorf("an invalid file: %v", err)
 	}
-	if b, err := os.ReadFile(root.Path(file)); err != nil || string(b) != odd {
+	if b, err := os.ReadFile(filepath.Join(root, file)); err != nil || string(b) != odd {
 		t.Errorf("the copy after a failure is %q, %v", b, err)
 	}
 }
@@ -105,7 +106,7 @@ func TestCapability(t *testing.T) {
 		// Other keys are the plugin's own.
 		`{"plugins":[{"plugins":1,"runtimeConfig":1},` + declares + `],"runtimeConfig":1}`: true,
 	} {
-		if got, err := DeclaresCapability([]byte(conf)); err != nil || got != want {
+		if got, err := declaresCapability([]byte(conf)); err != nil || got != want {
 			t.Errorf("%s: %v, %v; want %v", conf, got, err, want)
 		}
 	}

@@ -32,11 +32,11 @@ func TestCNIPluginReadsWritesAndUpdates(t *testing.T) {
 	}
 	withUmask(0o077, func() { must(t, f.Write(pciInfo())) })
 	p := f.Path()
-	if modeOf(t, root.Path(p)) != 0o644 || modeOf(t, root.Path(DefaultCNIDir)) != os.ModeDir|0o755 {
-		t.Errorf("modes %v, %v", modeOf(t, root.Path(p)), modeOf(t, root.Path(DefaultCNIDir)))
+	if modeOf(t, filepath.Join(root, p)) != 0o644 || modeOf(t, filepath.Join(root, DefaultCNIDir)) != os.ModeDir|0o755 {
+		t.Errorf("modes %v, %v", modeOf(t, filepath.Join(root, p)), modeOf(t, filepath.Join(root, DefaultCNIDir)))
 	}
 	// Unknown keys of another writer are kept.
-	must(t, os.WriteFile(root.Path(p), []byte(`{"type":"pci","version":"1.0.0","pci":{"pci-address":"0000:01:02.2","b":{"y":[1.0]}},"a":"<>"}`), 0o644))
+	must(t, os.WriteFile(filepath.Join(root, p), []byte(`{"type":"pci","version":"1.0.0","pci":{"pci-address":"0000:01:02.2","b":{"y":[1.0]}},"a":"<>"}`), 0o644))
 	must(t, f.Update(func(i *Info) (*Info, error) {
 		i.PCI.RepresentorDevice = "eth3"
 		i.Version = Version
@@ -51,7 +51,7 @@ func TestCNIPluginReadsWritesAndUpdates(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	before, err := os.ReadFile(root.Path(p))
+	before, err := os.ReadFile(filepath.Join(root, p))
 	must(t, err)
 	boom := errors.New("boom")
 	if err := f.Update(func(*Info) (*Info, error) { return nil, boom }); err != boom {
@@ -60,10 +60,10 @@ func TestCNIPluginReadsWritesAndUpdates(t *testing.T) {
 	if err := f.Update(func(*Info) (*Info, error) { return &Info{}, nil }); len(diagnosticsOf(t, err)) == 0 {
 		t.Errorf("an invalid change: %v", err)
 	}
-	if after, err := os.ReadFile(root.Path(p)); err != nil || string(after) != string(before) {
+	if after, err := os.ReadFile(filepath.Join(root, p)); err != nil || string(after) != string(before) {
 		t.Errorf("failed updates changed the file to %s, %v", after, err)
 	}
-	writeFile(t, root.Path(DefaultCNIDir), "ns-nad-x_net1", "{")
+	writeFile(t, filepath.Join(root, DefaultCNIDir), "ns-nad-x_net1", "{")
 	if err := f.Update(func(*Info) (*Info, error) { return pciInfo(), nil }); len(diagnosticsOf(t, err)) == 0 {
 		t.Errorf("an update of an invalid file: %v", err)
 	}
@@ -102,9 +102,9 @@ func TestCNIPluginStaysInItsDirectory(t *testing.T) {
 	if _, err := empty.File("/etc/f"); !errdefs.IsPermissionDenied(err) {
 		t.Errorf("outside of a directory that does not exist yet: %v", err)
 	}
-	must(t, os.MkdirAll(filepath.Join(empty.Root.Dir(), "run"), 0o755))
-	must(t, os.MkdirAll(filepath.Join(empty.Root.Dir(), "var"), 0o755))
-	must(t, os.Symlink("/run", filepath.Join(empty.Root.Dir(), "var/run")))
+	must(t, os.MkdirAll(filepath.Join(empty.Root, "run"), 0o755))
+	must(t, os.MkdirAll(filepath.Join(empty.Root, "var"), 0o755))
+	must(t, os.Symlink("/run", filepath.Join(empty.Root, "var/run")))
 	f, err := empty.File("/run/k8s.cni.cncf.io/devinfo/cni/f")
 	must(t, err)
 	must(t, f.Write(pciInfo()))

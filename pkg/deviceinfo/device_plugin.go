@@ -8,15 +8,13 @@ import (
 	"slices"
 	"strings"
 	"sync"
-
-	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 
 // DevicePluginDir is the directory of device plugin files (§4.1). The zero value is
 // [DefaultDPDir] on the host.
 type DevicePluginDir struct {
-	Root hostfs.Root
-	Dir  string // host path
+	Root string // directory below which all host paths are; "" is "/"
+	Dir  string // host path; "" is [DefaultDPDir]
 }
 
 // locate returns the place of a device's file.
@@ -25,8 +23,7 @@ func (d DevicePluginDir) locate(resource, deviceID string) (infoFile, error) {
 	if err != nil {
 		return infoFile{}, err
 	}
-	dir, err := cleanDir(d.Dir, DefaultDPDir)
-	return infoFile{d.Root, dir, name}, err
+	return locateFile(d.Root, d.Dir, DefaultDPDir, name)
 }
 
 // Path returns the host path of a device's file (§4.1).
@@ -50,7 +47,7 @@ func (d DevicePluginDir) Save(resource, deviceID string, info *Info) (string, er
 	if err != nil {
 		return "", fmt.Errorf("save device-info file %q: %w", f.Path(), err)
 	}
-	open, err := createDir(d.Root, f.dir)
+	open, err := createDir(f.host, f.dir)
 	if err != nil {
 		return "", err
 	}
@@ -59,7 +56,7 @@ func (d DevicePluginDir) Save(resource, deviceID string, info *Info) (string, er
 }
 
 // Load reads the file of a device. The error is errdefs.ErrNotFound without a file, and
-// [Diagnostics] for invalid content.
+// [FieldErrors] for invalid content.
 func (d DevicePluginDir) Load(resource, deviceID string) (*Info, error) {
 	f, err := d.locate(resource, deviceID)
 	if err != nil {

@@ -5,6 +5,7 @@ package deviceinfo
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -34,11 +35,11 @@ func TestDevicePluginWritesReadsAndRemoves(t *testing.T) {
 		t.Errorf("Save wrote %q, want %q", file, want)
 	}
 	for _, p := range []string{"/var", "/var/run", "/var/run/k8s.cni.cncf.io", "/var/run/k8s.cni.cncf.io/devinfo", DefaultDPDir} {
-		if m := modeOf(t, root.Path(p)); m != os.ModeDir|0o755 {
+		if m := modeOf(t, filepath.Join(root, p)); m != os.ModeDir|0o755 {
 			t.Errorf("%s has mode %v, want 0755", p, m)
 		}
 	}
-	if m := modeOf(t, root.Path(file)); m != 0o644 {
+	if m := modeOf(t, filepath.Join(root, file)); m != 0o644 {
 		t.Errorf("the file has mode %v, want 0644", m)
 	}
 	got, err := dp.Load("intel.com/vf", "0000:01:02.2")
@@ -48,8 +49,8 @@ func TestDevicePluginWritesReadsAndRemoves(t *testing.T) {
 	}
 	_, err = dp.Save("other", "1", pciInfo())
 	must(t, err)
-	writeFile(t, root.Path(DefaultDPDir), "intel.com-vf-bad-device.json", "{")
-	writeFile(t, root.Path(DefaultDPDir), "README", "not a device's file")
+	writeFile(t, filepath.Join(root, DefaultDPDir), "intel.com-vf-bad-device.json", "{")
+	writeFile(t, filepath.Join(root, DefaultDPDir), "README", "not a device's file")
 	es, err := dp.List("intel.com/vf")
 	must(t, err)
 	if len(es) != 2 || es[0].File != file || es[0].Err != nil || es[1].Err == nil {
@@ -62,7 +63,7 @@ func TestDevicePluginWritesReadsAndRemoves(t *testing.T) {
 		must(t, dp.Remove("intel.com/vf", "0000:01:02.2"))
 	}
 	want := []string{"README", "intel.com-vf-bad-device.json", "other-1-device.json"}
-	if diff := cmp.Diff(want, listNames(t, root.Path(DefaultDPDir))); diff != "" {
+	if diff := cmp.Diff(want, listNames(t, filepath.Join(root, DefaultDPDir))); diff != "" {
 		t.Errorf("left in the directory -want +got:\n%s", diff)
 	}
 }
@@ -79,7 +80,7 @@ func TestDevicePluginWritesNothingInvalid(t *testing.T) {
 	if _, err := dp.Save("../../etc/x", "1", pciInfo()); err == nil {
 		t.Error("a resource that leads out of the directory was accepted")
 	}
-	if got := listNames(t, root.Dir()); len(got) != 0 {
+	if got := listNames(t, root); len(got) != 0 {
 		t.Errorf("left on the host: %v", got)
 	}
 }
@@ -105,7 +106,7 @@ func TestDevicePluginRemovesItsFilesWhenItStops(t *testing.T) {
 	for range 2 {
 		must(t, p.Stop())
 	}
-	if got := listNames(t, root.Path(DefaultDPDir)); !slices.Equal(got, []string{"r-of another plugin-device.json"}) {
+	if got := listNames(t, filepath.Join(root, DefaultDPDir)); !slices.Equal(got, []string{"r-of another plugin-device.json"}) {
 		t.Errorf("left: %v", got)
 	}
 }

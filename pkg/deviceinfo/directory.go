@@ -48,6 +48,14 @@ func cleanDir(dir, def string) (string, error) {
 	return path.Clean(dir), nil
 }
 
+// openRoot returns the root of all host paths; "" is "/".
+func openRoot(dir string) (hostfs.Root, error) {
+	if dir == "" {
+		return hostfs.Host(), nil
+	}
+	return hostfs.New(dir)
+}
+
 // openDir opens a directory for listing and for opening files in it. Only a missing
 // directory is errdefs.ErrNotFound.
 func openDir(host hostfs.Root, dir string) (*directory, error) {
@@ -117,8 +125,12 @@ func (d *directory) listNames(match func(name string) bool) (names []string, err
 }
 
 // listFiles reads the files in a host directory whose names match, sorted. "" is the directory def.
-func listFiles(host hostfs.Root, dir, def string, match func(name string) bool) ([]Entry, error) {
-	dir, err := cleanDir(dir, def)
+func listFiles(root, dir, def string, match func(name string) bool) ([]Entry, error) {
+	host, err := openRoot(root)
+	if err != nil {
+		return nil, err
+	}
+	dir, err = cleanDir(dir, def)
 	if err != nil {
 		return nil, err
 	}
@@ -158,7 +170,7 @@ func (d *directory) readInfo(name string) (*Info, []byte, error) {
 
 // readFile returns the content of a file. Only regular files are opened, because opening a FIFO or
 // a device can block or have an effect; another type, and a file that is too large, is a
-// Diagnostics.
+// FieldErrors.
 func (d *directory) readFile(name string) ([]byte, error) {
 	file := d.filePath(name)
 	var st unix.Stat_t
@@ -166,7 +178,7 @@ func (d *directory) readFile(name string) ([]byte, error) {
 		return nil, fileError("read", file, err)
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return nil, Diagnostics{{File: file, Found: "a " + hostfs.TypeName(st.Mode), Rule: "must be a regular file", Section: inSection("4")}}
+		return nil, FieldErrors{{File: file, Found: "a " + hostfs.TypeName(st.Mode), Rule: "must be a regular file", Section: inSection("4")}}
 	}
 	if st.Size > MaxSize {
 		return nil, tooLarge(file, st.Size, MaxSize)
@@ -181,7 +193,7 @@ func (d *directory) readFile(name string) ([]byte, error) {
 	switch {
 	case errdefs.IsInvalidArgument(err):
 		rule := fmt.Sprintf("must be a regular file of at most %d bytes", MaxSize)
-		return nil, Diagnostics{{File: file, Found: "another file than before: " + err.Error(), Rule: rule}}
+		return nil, FieldErrors{{File: file, Found: "another file than before: " + err.Error(), Rule: rule}}
 	case err != nil:
 		return nil, fileError("read", file, err)
 	}
@@ -231,6 +243,16 @@ func (d *directory) withLock(wait time.Duration, fn func() error) error {
 		return fileError("lock", file, err)
 	}
 	return fn()
+}
+
+// locateFile returns the place of a file in the host directory dir; "" is the directory def.
+func locateFile(root, dir, def, name string) (infoFile, error) {
+	host, err := openRoot(root)
+	if err != nil {
+		return infoFile{}, err
+	}
+	dir, err = cleanDir(dir, def)
+	return infoFile{host, dir, name}, err
 }
 
 // infoFile is the place of one device-info file. Neither the file nor its directory need exist.
@@ -287,8 +309,12 @@ func (f infoFile) replace(data []byte) error {
 
 // RemoveTemporary removes the temporary files older than age that killed writers left in
 // the host directory dir. Readers ignore these files.
-func RemoveTemporary(host hostfs.Root, dir string, age time.Duration) error {
-	dir, err := cleanDir(dir, DefaultCNIDir)
+func RemoveTemporary(root, dir string, age time.Duration) error {
+	host, err := openRoot(root)
+	if err != nil {
+		return err
+	}
+	dir, err = cleanDir(dir, DefaultCNIDir)
 	if err != nil {
 		return err
 	}

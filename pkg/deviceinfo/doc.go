@@ -7,7 +7,7 @@
 //
 // An [Info] that a function of this package returns without an error satisfies the
 // specification, and so does every file that the package writes. Anything else is refused
-// with [Diagnostics], which give file, line, column and field, the value found, the rule and
+// with [FieldErrors], which give file, line, column and field, the value found, the rule and
 // its section. Unknown keys are kept and written back.
 //
 // Every file is treated as hostile: only regular files of at most [MaxSize] bytes are read,
@@ -15,7 +15,7 @@
 // its own [Entry] only. Writers replace files atomically, so a reader sees the old content
 // or the new.
 //
-// [ReadSandbox] reads the files of one sandbox. [Index] does the same at a cost that does
+// [CNIDir.ReadSandbox] reads the files of one sandbox. [Index] does the same at a cost that does
 // not depend on the number of other sandboxes' files.
 //
 // docs/contributing/conformance-device-info.md lists every requirement of the specification with its test.

@@ -8,22 +8,17 @@ import (
 	"log"
 	"os"
 
-	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
 
-// newRoot returns a temporary tree as the host's root, for which programs use
-// hostfs.Root{}, and a function that removes it.
-func newRoot() (hostfs.Root, func()) {
+// newRoot returns a temporary directory in place of the host's root, for which programs
+// use "", and a function that removes it.
+func newRoot() (string, func()) {
 	dir, err := os.MkdirTemp("", "deviceinfo")
 	if err != nil {
 		log.Fatal(err)
 	}
-	root, err := hostfs.New(dir)
-	if err != nil {
-		log.Fatal(err)
-	}
-	return root, func() { os.RemoveAll(dir) }
+	return dir, func() { os.RemoveAll(dir) }
 }
 
 func ExampleParse() {
@@ -35,7 +30,7 @@ func ExampleParse() {
         "PF-pci-address": "0000:02:01.0"
     }
 }`), "dp.json")
-	var faults deviceinfo.Diagnostics
+	var faults deviceinfo.FieldErrors
 	if errors.As(err, &faults) {
 		for _, d := range faults {
 			fmt.Printf("line %d, column %d, %s: found %s: %s\n", d.Line, d.Column, d.Field, d.Found, d.Rule)
@@ -161,7 +156,7 @@ func ExampleCNIFile() {
 func ExampleIndex() {
 	root, remove := newRoot()
 	defer remove()
-	index, err := deviceinfo.NewIndex(root, deviceinfo.DefaultCNIDir)
+	index, err := deviceinfo.NewIndex(deviceinfo.CNIDir{Root: root})
 	if err != nil {
 		log.Fatal(err)
 	}

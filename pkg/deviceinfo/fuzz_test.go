@@ -94,7 +94,7 @@ func FuzzCapability(f *testing.F) {
 		if path, ok, err := CapabilityPath(conf); err != nil && (ok || path != "" || !errdefs.IsInvalidArgument(err)) || ok == (path == "") && err == nil {
 			t.Errorf("%.500q: %q, %v, %v", conf, path, ok, err)
 		}
-		declared, err := DeclaresCapability(conf)
+		declared, err := declaresCapability(conf)
 		if err != nil && (declared || !errdefs.IsInvalidArgument(err)) {
 			t.Errorf("%.500q: %v, %v", conf, declared, err)
 		}

@@ -59,7 +59,7 @@ func compareGolden(t *testing.T, file, got string) {
 }
 
 // formatLines returns one diagnostic per line.
-func formatLines(ds Diagnostics) string {
+func formatLines(ds FieldErrors) string {
 	var b strings.Builder
 	for i := range ds {
 		b.WriteString(ds[i].Error() + "\n")
@@ -102,15 +102,15 @@ func TestGoldenBad(t *testing.T) {
 
 // diagnosticsOf returns the diagnostics in err, which must be sorted, complete and of one
 // line each.
-func diagnosticsOf(t testing.TB, err error) Diagnostics {
+func diagnosticsOf(t testing.TB, err error) FieldErrors {
 	t.Helper()
-	var ds Diagnostics
+	var ds FieldErrors
 	if !errors.As(err, &ds) || len(ds) == 0 {
-		t.Fatalf("%T %v is not a Diagnostics", err, err)
+		t.Fatalf("%T %v is not a FieldErrors", err, err)
 	}
-	var one *Diagnostic
+	var one *FieldError
 	if !errdefs.IsInvalidArgument(err) || !errors.As(err, &one) {
-		t.Errorf("%v is not an invalid argument, or not a *Diagnostic", err)
+		t.Errorf("%v is not an invalid argument, or not a *FieldError", err)
 	}
 	for i, d := range ds {
 		if strings.ContainsFunc(d.Error(), func(r rune) bool { return r != ' ' && !unicode.IsPrint(r) }) {

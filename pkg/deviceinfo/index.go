@@ -19,7 +19,7 @@ import (
 // lookup, which is slower.
 const maxIndexNames = 1 << 16
 
-// Index returns what [ReadSandbox] returns. For the sandbox IDs of containerd and CRI-O
+// Index returns what [CNIDir.ReadSandbox] returns. For the sandbox IDs of containerd and CRI-O
 // (see [SplitCNIFileName]) its cost does not depend on the number of files of other sandboxes.
 // Multus does not always remove these files, so a directory can hold thousands.
 //
@@ -46,14 +46,18 @@ type Index struct {
 	reloads int // number of listings, for tests
 }
 
-// NewIndex returns an index of cniDir, a host path ("" is [DefaultCNIDir]). The directory
-// is not read yet, and need not exist. Close closes the descriptor that lookups open.
-func NewIndex(host hostfs.Root, cniDir string) (*Index, error) {
-	dir, err := cleanDir(cniDir, DefaultCNIDir)
+// NewIndex returns an index of dir, which is not read yet and need not exist. Close closes
+// the descriptor that lookups open.
+func NewIndex(dir CNIDir) (*Index, error) {
+	host, err := openRoot(dir.Root)
 	if err != nil {
 		return nil, err
 	}
-	return &Index{host: host, dir: dir, maxNames: maxIndexNames}, nil
+	clean, err := cleanDir(dir.Dir, DefaultCNIDir)
+	if err != nil {
+		return nil, err
+	}
+	return &Index{host: host, dir: clean, maxNames: maxIndexNames}, nil
 }
 
 // Close closes the inotify descriptor. Later lookups fail. A second call is no error.
@@ -65,7 +69,7 @@ func (ix *Index) Close() error {
 	return ix.queue.Close()
 }
 
-// Lookup reads the files of one sandbox, as [ReadSandbox] does.
+// Lookup reads the files of one sandbox, as [CNIDir.ReadSandbox] does.
 func (ix *Index) Lookup(sandboxID string) ([]Entry, error) {
 	if names, known := ix.knownNames(sandboxID); known && len(names) == 0 {
 		return nil, nil

@@ -14,13 +14,12 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/internal/host/watch"
 )
 
-func testIndex(t testing.TB, root hostfs.Root) *Index {
+func testIndex(t testing.TB, root string) *Index {
 	t.Helper()
-	ix, err := NewIndex(root, "")
+	ix, err := NewIndex(CNIDir{Root: root})
 	must(t, err)
 	t.Cleanup(func() { must(t, ix.Close()) })
 	return ix
@@ -112,11 +111,11 @@ func TestIndexFollowsReplacedDirectories(t *testing.T) {
 	writeFile(t, dir+".old", fileOf("x", "e"), pci) // in the former directory
 	wantInterfaces(t, ix, longID("x"), "d")
 
-	run := filepath.Join(root.Dir(), "run") // a symlink in the path changes
-	must(t, os.CopyFS(filepath.Join(root.Dir(), "run2"), os.DirFS(run)))
-	must(t, os.Symlink("/run2", filepath.Join(root.Dir(), "var/run2")))
-	must(t, os.Rename(filepath.Join(root.Dir(), "var/run2"), filepath.Join(root.Dir(), "var/run")))
-	writeFile(t, filepath.Join(root.Dir(), "run2/k8s.cni.cncf.io/devinfo/cni"), fileOf("x", "f"), pci)
+	run := filepath.Join(root, "run") // a symlink in the path changes
+	must(t, os.CopyFS(filepath.Join(root, "run2"), os.DirFS(run)))
+	must(t, os.Symlink("/run2", filepath.Join(root, "var/run2")))
+	must(t, os.Rename(filepath.Join(root, "var/run2"), filepath.Join(root, "var/run")))
+	writeFile(t, filepath.Join(root, "run2/k8s.cni.cncf.io/devinfo/cni"), fileOf("x", "f"), pci)
 	wantInterfaces(t, ix, longID("x"), "d", "f")
 
 	must(t, os.Rename(dir, dir+".1")) // moved away and back
@@ -238,7 +237,7 @@ func TestIndexFindsSameFilesAsListing(t *testing.T) {
 		if r.IntN(2) == 0 {
 			id = long.Replace(id)
 		}
-		want, err := ReadSandbox(root, "", id)
+		want, err := CNIDir{Root: root}.ReadSandbox(id)
 		must(t, err)
 		got, err := ix.Lookup(id)
 		must(t, err)
@@ -311,7 +310,7 @@ func TestIndexIsUsedConcurrently(t *testing.T) {
 
 func TestLookupInClosedIndexFails(t *testing.T) {
 	root, dir := newTestNode(t)
-	ix, err := NewIndex(root, "")
+	ix, err := NewIndex(CNIDir{Root: root})
 	must(t, err)
 	writeFile(t, dir, fileOf("x", "a"), infoText("pci", pciMap))
 	wantInterfaces(t, ix, longID("x"), "a")
@@ -335,7 +334,7 @@ func TestNoDescriptorIsLeaked(t *testing.T) {
 	writeHostileFiles(t, dir)
 	store, dp := CNIDir{Root: root}, DevicePluginDir{Root: root}
 	once := func() {
-		ix, err := NewIndex(root, "")
+		ix, err := NewIndex(CNIDir{Root: root})
 		must(t, err)
 		for range 3 {
 			_, err = ix.Lookup(testID)
@@ -346,7 +345,7 @@ func TestNoDescriptorIsLeaked(t *testing.T) {
 			must(t, os.Rename(dir+".old", dir))
 		}
 		must(t, ix.Close())
-		_, err = ReadSandbox(root, "", testID)
+		_, err = CNIDir{Root: root}.ReadSandbox(testID)
 		must(t, err)
 		pci, err := Parse([]byte(infoText("pci", pciMap)), "f")
 		must(t, err)

@@ -16,7 +16,7 @@ import (
 // specification in its order, then the unknown ones sorted. PCI addresses are written in
 // lower case.
 //
-// [Parse] accepts the result. The error is [Diagnostics] without positions.
+// [Parse] accepts the result. The error is [FieldErrors] without positions.
 func Marshal(info *Info) ([]byte, error) { return ParseOptions{}.marshal(info) }
 
 func (o ParseOptions) marshal(info *Info) ([]byte, error) {
@@ -39,11 +39,11 @@ func (o ParseOptions) marshal(info *Info) ([]byte, error) {
 // for writing.
 func (o ParseOptions) marshalCompact(info *Info) ([]byte, error) {
 	if info == nil {
-		return nil, Diagnostics{{Found: "nil", Rule: "must be a device-info map", Section: inSection("3.1")}}
+		return nil, FieldErrors{{Found: "nil", Rule: "must be a device-info map", Section: inSection("3.1")}}
 	}
 	canonical, err := o.Parse(info.encode(), "")
 	if err != nil {
-		faults, _ := errors.AsType[Diagnostics](err)
+		faults, _ := errors.AsType[FieldErrors](err)
 		for _, d := range faults {
 			d.Line, d.Column = 0, 0
 		}
@@ -52,7 +52,7 @@ func (o ParseOptions) marshalCompact(info *Info) ([]byte, error) {
 	return canonical.encode(), nil
 }
 
-// Validate returns nil, or the [Diagnostics] that [Marshal] would return.
+// Validate returns nil, or the [FieldErrors] that [Marshal] would return.
 func (i *Info) Validate() error {
 	_, err := ParseOptions{}.marshalCompact(i)
 	return err

@@ -41,7 +41,7 @@ func randomInfo(r *rand.Rand) *Info {
 			"later": json.RawMessage(`{}`),
 		}
 	}
-	info := &Info{Type: Type(pick("pci", "vdpa", "vhost-user", "memif")), Version: pick(Version100, Version110, "1.7.3"), Extra: extra()}
+	info := &Info{Type: Type(pick("pci", "vdpa", "vhost-user", "memif")), Version: pick(version100, Version, "1.7.3"), Extra: extra()}
 	if info.Type == TypePCI || r.IntN(4) == 0 {
 		info.PCI = &PCI{PCIAddress: bdf(), VhostNet: maybe(path()), RDMADevice: maybe("mlx5_0," + name()), PFPCIAddress: maybe(bdf()),
 			RepresentorDevice: maybe(name()), Extra: extra()}
@@ -126,7 +126,7 @@ func TestMarshalRefusesWhatParseRefuses(t *testing.T) {
 		i := ok()
 		c.change(i)
 		_, err := Marshal(i)
-		var ds Diagnostics
+		var ds FieldErrors
 		if !errors.As(err, &ds) {
 			t.Errorf("%s: %v", name, err)
 			continue

@@ -15,9 +15,9 @@ import (
 // tenant can write it, so its content is not trusted.
 const NetworkStatusAnnotation = "k8s.v1.cni.cncf.io/network-status"
 
-// MaxNetworkStatusSize is the limit of Kubernetes, in bytes, for all annotations of an
+// maxNetworkStatusSize is the limit of Kubernetes, in bytes, for all annotations of an
 // object together.
-const MaxNetworkStatusSize = 256 << 10
+const maxNetworkStatusSize = 256 << 10
 
 // NetworkStatus is an element of the network-status annotation (§6). Other keys than these
 // three are kept unchanged.
@@ -30,10 +30,10 @@ type NetworkStatus struct {
 }
 
 // ParseNetworkStatus reads the value of the annotation; source is used in messages only.
-// Each device-info in it must follow §3. The error is [Diagnostics].
+// Each device-info in it must follow §3. The error is [FieldErrors].
 func ParseNetworkStatus(data []byte, source string) ([]NetworkStatus, error) {
-	if len(data) > MaxNetworkStatusSize {
-		return nil, tooLarge(source, int64(len(data)), MaxNetworkStatusSize)
+	if len(data) > maxNetworkStatusSize {
+		return nil, tooLarge(source, int64(len(data)), maxNetworkStatusSize)
 	}
 	v := &validator{source: string(data), file: source}
 	root, err := v.parseJSON(jsontree.Array, "6")

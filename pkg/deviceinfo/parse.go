@@ -7,7 +7,6 @@ import (
 
 	"github.com/jackfield/jackfield/internal/base/diag"
 	"github.com/jackfield/jackfield/internal/base/jsontree"
-	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 
 // ParseOptions make a reader stricter than writers in the field need. The zero value is
@@ -20,13 +19,13 @@ type ParseOptions struct {
 }
 
 // Parse reads one device-info map (§3, §4); file is used in messages only. The error is
-// [Diagnostics] and unwraps to errdefs.ErrInvalidArgument. It has the first syntax error,
+// [FieldErrors] and unwraps to errdefs.ErrInvalidArgument. It has the first syntax error,
 // or every other fault.
 //
 // Unknown keys are accepted and kept. Refused are: a known key in another case, a key
 // twice in one object, anything after the map, wrong types, missing required keys, values
 // that the specification does not allow, paths that are not absolute and clean, socket
-// paths longer than [MaxSocketPath], sources longer than [MaxSize], and whatever is not
+// paths longer than 107 bytes, sources longer than [MaxSize], and whatever is not
 // JSON in UTF-8 without a byte order mark. PCI addresses are returned in lower case.
 func Parse(data []byte, file string) (*Info, error) {
 	return ParseOptions{}.Parse(data, file)
@@ -50,9 +49,13 @@ func (o ParseOptions) Parse(data []byte, file string) (*Info, error) {
 	return info, nil
 }
 
-// ReadFile reads the device-info file at a host path and follows symlinks inside host. A
-// file that does not exist is errdefs.ErrNotFound.
-func ReadFile(host hostfs.Root, path string) (*Info, error) {
+// ReadFile reads the device-info file at a host path and follows symlinks inside root, a
+// directory ("" is "/"). A file that does not exist is errdefs.ErrNotFound.
+func ReadFile(root, path string) (*Info, error) {
+	host, err := openRoot(root)
+	if err != nil {
+		return nil, err
+	}
 	data, err := host.ReadFile(path, MaxSize)
 	if err != nil {
 		return nil, fmt.Errorf("read device-info file %q: %w", path, err)
@@ -61,8 +64,8 @@ func ReadFile(host hostfs.Root, path string) (*Info, error) {
 }
 
 // tooLarge reports a source of more than limit bytes.
-func tooLarge(file string, size, limit int64) Diagnostics {
-	return Diagnostics{{File: file, Found: fmt.Sprintf("%d bytes", size), Rule: fmt.Sprintf("must have at most %d bytes", limit),
+func tooLarge(file string, size, limit int64) FieldErrors {
+	return FieldErrors{{File: file, Found: fmt.Sprintf("%d bytes", size), Rule: fmt.Sprintf("must have at most %d bytes", limit),
 		Hint: "remove keys that the specification does not define, or shorten them"}}
 }
 
@@ -70,8 +73,8 @@ func tooLarge(file string, size, limit int64) Diagnostics {
 func (v *validator) parseJSON(kind jsontree.Kind, section string) (*jsontree.Node, error) {
 	root, fault := jsontree.Parse(v.source)
 	if fault != nil {
-		fault.File, fault.Section = v.file, inSection(section)
-		return nil, Diagnostics{fault}
+		return nil, FieldErrors{{File: v.file, Line: fault.Line, Column: fault.Column, Field: fault.Field,
+			Found: fault.Found, Rule: fault.Rule, Section: inSection(section), Hint: fault.Hint}}
 	}
 	if root.Kind != kind {
 		v.reportType(root, "", kind.String(), section)
@@ -93,7 +96,7 @@ func (v *validator) reportDuplicates(n *jsontree.Node, path, section string) {
 			continue
 		}
 		if earlier := first[child.Key]; earlier != nil {
-			v.addFault(Diagnostic{Line: child.KeyLine, Column: child.KeyColumn, Field: joinPath(path, child.Key), Found: quoteKey(child.Key) + " again",
+			v.addFault(FieldError{Line: child.KeyLine, Column: child.KeyColumn, Field: joinPath(path, child.Key), Found: quoteKey(child.Key) + " again",
 				Rule: "must occur only once", Section: section, Hint: fmt.Sprintf("the first is at line %d column %d", earlier.KeyLine, earlier.KeyColumn)})
 		} else {
 			first[child.Key] = child
@@ -114,33 +117,3 @@ func joinPath(path, key string) string {
 	}
 	return diag.Excerpt(path, diag.MaxExcerpt) + "." + excerpt(key)
 }
-
-// inOrder sorts diagnostics by their place in the file, and bounds their number.
-func inOrder(all Diagnostics) Diagnostics {
-	all.Sort()
-	if len(all) <= maxDiagnostics {
-		return all
-	}
-	return append(all[:maxDiagnostics:maxDiagnostics], &Diagnostic{File: all[0].File, Found: fmt.Sprintf("more than %d faults", maxDiagnostics),
-		Rule: "must be a device-info map", Section: inSection("4"), Hint: "the other faults are not shown"})
-}
-
-// Diagnostic is one fault, or one warning, in a device-info map: its file, line, column
-// and field, what was found, the rule and the section of the specification. It unwraps to
-// errdefs.ErrInvalidArgument.
-type Diagnostic = diag.Diagnostic
-
-// Diagnostics are the faults of one map, in the order of the file. As an error they
-// unwrap to each *Diagnostic.
-type Diagnostics = diag.List
-
-// maxDiagnostics bounds the diagnostics of one file.
-const maxDiagnostics = 32
-
-// inSection returns the text of [Diagnostic.Section] for a section number.
-func inSection(number string) string {
-	return "Device Information Specification " + Version110 + ", §" + number
-}
-
-// excerpt returns source text in the length and characters that a message may hold.
-func excerpt(s string) string { return diag.Excerpt(s, 80) }

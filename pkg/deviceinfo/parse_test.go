@@ -17,7 +17,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/jackfield/jackfield/internal/base/busytest"
-	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 
 func TestParseReadsEveryField(t *testing.T) {
@@ -34,7 +33,7 @@ func TestParseReadsEveryField(t *testing.T) {
 		return map[string]json.RawMessage{k: json.RawMessage(v)}
 	}
 	want := &Info{
-		Type: TypeMemif, Version: Version100, Extra: raw("later", `[1,"x"]`),
+		Type: TypeMemif, Version: version100, Extra: raw("later", `[1,"x"]`),
 		PCI: &PCI{PCIAddress: "0000:01:02.2", VhostNet: "/dev/vhost-net", RDMADevice: "mlx5_0", PFPCIAddress: "0000:01:02.0",
 			RepresentorDevice: "eth3", Extra: raw("p", "1")},
 		VDPA: &VDPA{ParentDevice: "vdpa2", Driver: VDPAVhost, Path: "/dev/vhost-vdpa-2", PCIAddress: "0000:01:02.3",
@@ -52,7 +51,7 @@ func TestParseReadsEveryField(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	clone := got.Clone()
-	if diff := cmp.Diff(got, clone, cmp.Transformer("nil", func(d Diagnostics) int { return len(d) })); diff != "" {
+	if diff := cmp.Diff(got, clone, cmp.Transformer("nil", func(d FieldErrors) int { return len(d) })); diff != "" {
 		t.Errorf("clone:\n%s", diff)
 	}
 	clone.PCI.PCIAddress, clone.VDPA.Path, clone.VhostUser.Path, clone.Memif.Path = "x", "x", "x", "x"
@@ -66,11 +65,11 @@ func TestDiagnosticNamesEverything(t *testing.T) {
 	src := "{\n  \"type\": \"vdpa\",\n  \"version\": \"1.1.0\",\n  \"vdpa\": {\n    \"ä\": \"ö\", \"parent-device\": \"vdpa2\", \"driver\": \"vhost\",\n" +
 		"    \"path\": \"/dev/vhost-vdpa-0\",\n    \"é\": \"ü\", \"pci-address\": \"0000:02:01:6\"\n  }\n}\n"
 	_, err := Parse([]byte(src), "/run/x.json")
-	var d *Diagnostic
+	var d *FieldError
 	if !errors.As(err, &d) {
 		t.Fatal(err)
 	}
-	want := &Diagnostic{File: "/run/x.json", Line: 7, Column: 30, Field: "vdpa.pci-address", Found: `"0000:02:01:6"`,
+	want := &FieldError{File: "/run/x.json", Line: 7, Column: 30, Field: "vdpa.pci-address", Found: `"0000:02:01:6"`,
 		Rule: "must be a PCI address dddd:BB:DD.f such as 0000:02:01.6", Section: "Device Information Specification 1.1.0, §3.1.4.4"}
 	if diff := cmp.Diff(want, d); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -140,7 +139,7 @@ func TestHostileSourcesEndAtOnce(t *testing.T) {
 			t.Errorf("%s accepted", name)
 			continue
 		}
-		if ds := diagnosticsOf(t, err); len(ds) > maxDiagnostics+1 || len(err.Error()) > 64<<10 {
+		if ds := diagnosticsOf(t, err); len(ds) > maxFieldErrors+1 || len(err.Error()) > 64<<10 {
 			t.Errorf("%s: %d diagnostics, %d bytes", name, len(ds), len(err.Error()))
 		}
 	}
@@ -148,8 +147,7 @@ func TestHostileSourcesEndAtOnce(t *testing.T) {
 
 func TestReadFileReportsNameAndFault(t *testing.T) {
 	dir := t.TempDir()
-	root, err := hostfs.New(dir)
-	must(t, err)
+	root := dir
 	must(t, os.WriteFile(filepath.Join(dir, "good"), []byte(infoText("pci", pciMap)), 0o644))
 	must(t, os.WriteFile(filepath.Join(dir, "bad"), []byte("{"), 0o644))
 	must(t, os.Symlink("/good", filepath.Join(dir, "link")))

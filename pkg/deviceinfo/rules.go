@@ -112,8 +112,8 @@ func checkMemifSocket(s string) (string, bool) {
 	} else if strings.ContainsFunc(name, unicode.IsControl) {
 		return "a name has no control characters", false
 	}
-	if len(s) > MaxSocketPath {
-		return fmt.Sprintf("it has %d bytes, and a socket address (sun_path) holds %d", len(s), MaxSocketPath), false
+	if len(s) > maxSocketPath {
+		return fmt.Sprintf("it has %d bytes, and a socket address (sun_path) holds %d", len(s), maxSocketPath), false
 	}
 	return "", true
 }

@@ -22,26 +22,34 @@ type Entry struct {
 	Network string // "<namespace>-<nad>"; only for a CNI file
 	IfName  string // interface in the pod; only for a CNI file
 	Info    *Info  // nil if Err is set
-	Err     error  // Diagnostics if the content is invalid
+	Err     error  // FieldErrors if the content is invalid
 }
 
-// ReadSandbox reads the CNI device-info files (§4.2) of one sandbox, named by
-// [CNIFileName], from cniDir, a host path ("" is [DefaultCNIDir]). Files of other sandboxes
-// are not opened. The entries are sorted by interface, then by file. A file that cannot be
+// ReadSandbox reads the files of one sandbox, named by [CNIFileName]. Files of other
+// sandboxes are not opened. The entries are sorted by interface, then by file. A file that cannot be
 // read has the error in its entry; a file that is removed meanwhile has no entry. A
 // directory that does not exist has no entries.
 //
-// The error for an invalid sandbox ID, and for a cniDir that is not a directory, is
-// errdefs.ErrInvalidArgument. If cniDir holds more than 2^20 names, the last entry is an
+// The error for an invalid sandbox ID, and for a path that is not a directory, is
+// errdefs.ErrInvalidArgument. If the directory holds more than 2^20 names, the last entry is an
 // errdefs.ErrResourceExhausted for the directory.
-func ReadSandbox(host hostfs.Root, cniDir, sandboxID string) ([]Entry, error) {
-	d, err := openSandboxDir(host, cniDir, sandboxID)
+func (d CNIDir) ReadSandbox(sandboxID string) ([]Entry, error) {
+	open, err := d.openForSandbox(sandboxID)
 	if err != nil {
 		return nil, hostfs.IgnoreNotFound(err)
 	}
-	defer d.Close()
-	names, err := d.listNames(belongsTo(sandboxID))
-	return d.readSandbox(sandboxID, names, err), nil
+	defer open.Close()
+	names, err := open.listNames(belongsTo(sandboxID))
+	return open.readSandbox(sandboxID, names, err), nil
+}
+
+// openForSandbox opens the directory for a lookup of one sandbox.
+func (d CNIDir) openForSandbox(sandboxID string) (*directory, error) {
+	host, err := openRoot(d.Root)
+	if err != nil {
+		return nil, err
+	}
+	return openSandboxDir(host, d.Dir, sandboxID)
 }
 
 // openSandboxDir checks the arguments of a lookup and opens the directory.

@@ -16,21 +16,18 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/internal/base/busytest"
-	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 
 // newTestNode returns the root of a host with a CNI directory behind the symlink
 // /var/run, as on a real node, and the path of that directory.
-func newTestNode(t testing.TB) (root hostfs.Root, dir string) {
+func newTestNode(t testing.TB) (root, dir string) {
 	t.Helper()
 	base := t.TempDir()
 	must(t, os.MkdirAll(filepath.Join(base, "var"), 0o755))
 	must(t, os.Symlink("/run", filepath.Join(base, "var/run")))
 	dir = filepath.Join(base, "run/k8s.cni.cncf.io/devinfo/cni")
 	must(t, os.MkdirAll(dir, 0o755))
-	root, err := hostfs.New(base)
-	must(t, err)
-	return root, dir
+	return base, dir
 }
 
 func writeFile(t testing.TB, dir, name, content string) {
@@ -52,14 +49,14 @@ func summarize(es []Entry) []string {
 }
 
 // runWithBothReaders runs a test with ReadSandbox and with an Index.
-func runWithBothReaders(t *testing.T, f func(t *testing.T, root hostfs.Root, dir string, read func(id string) ([]Entry, error))) {
+func runWithBothReaders(t *testing.T, f func(t *testing.T, root string, dir string, read func(id string) ([]Entry, error))) {
 	t.Run("ReadSandbox", func(t *testing.T) {
 		root, dir := newTestNode(t)
-		f(t, root, dir, func(id string) ([]Entry, error) { return ReadSandbox(root, "", id) })
+		f(t, root, dir, func(id string) ([]Entry, error) { return CNIDir{Root: root}.ReadSandbox(id) })
 	})
 	t.Run("Index", func(t *testing.T) {
 		root, dir := newTestNode(t)
-		ix, err := NewIndex(root, "")
+		ix, err := NewIndex(CNIDir{Root: root})
 		must(t, err)
 		defer ix.Close()
 		f(t, root, dir, ix.Lookup)
@@ -67,7 +64,7 @@ func runWithBothReaders(t *testing.T, f func(t *testing.T, root hostfs.Root, dir
 }
 
 func TestReadSandboxReadsFilesOfOneSandbox(t *testing.T) {
-	runWithBothReaders(t, func(t *testing.T, root hostfs.Root, dir string, read func(string) ([]Entry, error)) {
+	runWithBothReaders(t, func(t *testing.T, root string, dir string, read func(string) ([]Entry, error)) {
 		writeFile(t, dir, "ns-b-"+testID+"_net2", infoText("pci", pciMap))
 		writeFile(t, dir, "ns-a-"+testID+"_net2", infoText("vdpa", vdpaMap))
 		writeFile(t, dir, "ns-z-"+testID+"_net1", infoText("memif", memifMap))
@@ -95,7 +92,7 @@ func TestReadSandboxReadsFilesOfOneSandbox(t *testing.T) {
 }
 
 func TestReadSandboxDirectory(t *testing.T) {
-	runWithBothReaders(t, func(t *testing.T, root hostfs.Root, dir string, read func(string) ([]Entry, error)) {
+	runWithBothReaders(t, func(t *testing.T, root string, dir string, read func(string) ([]Entry, error)) {
 		must(t, os.Remove(dir))
 		for range 2 {
 			if got, err := read(testID); err != nil || got != nil {
@@ -109,10 +106,10 @@ func TestReadSandboxDirectory(t *testing.T) {
 		}
 	})
 	for _, dir := range []string{"relative", "/a\x00b"} {
-		if _, err := ReadSandbox(hostfs.Host(), dir, testID); !errdefs.IsInvalidArgument(err) {
+		if _, err := (CNIDir{Dir: dir}).ReadSandbox(testID); !errdefs.IsInvalidArgument(err) {
 			t.Errorf("directory %q: %v; want invalid argument", dir, err)
 		}
-		if _, err := NewIndex(hostfs.Host(), dir); !errdefs.IsInvalidArgument(err) {
+		if _, err := NewIndex(CNIDir{Dir: dir}); !errdefs.IsInvalidArgument(err) {
 			t.Errorf("directory %q: %v; want invalid argument", dir, err)
 		}
 	}
@@ -160,7 +157,7 @@ func writeHostileFiles(t testing.TB, dir string) map[string]string {
 }
 
 func TestHostileFilesHarmOnlyThemselves(t *testing.T) {
-	runWithBothReaders(t, func(t *testing.T, root hostfs.Root, dir string, read func(string) ([]Entry, error)) {
+	runWithBothReaders(t, func(t *testing.T, root string, dir string, read func(string) ([]Entry, error)) {
 		writeFile(t, dir, "ns-nad-"+testID+"_good", infoText("pci", pciMap))
 		errs := writeHostileFiles(t, dir)
 		var got []Entry
@@ -187,7 +184,7 @@ func TestHostileFilesHarmOnlyThemselves(t *testing.T) {
 }
 
 func TestTooManyFilesOfOneSandbox(t *testing.T) {
-	runWithBothReaders(t, func(t *testing.T, root hostfs.Root, dir string, read func(string) ([]Entry, error)) {
+	runWithBothReaders(t, func(t *testing.T, root string, dir string, read func(string) ([]Entry, error)) {
 		for i := range maxPerSandbox + 2 {
 			writeFile(t, dir, fmt.Sprintf("ns-nad-%s_n%d", testID, i), infoText("pci", pciMap))
 		}
@@ -207,7 +204,9 @@ func TestScanIsBounded(t *testing.T) {
 	for i := range 5 {
 		writeFile(t, dir, fmt.Sprintf("f%d", i), "")
 	}
-	d, err := openDir(root, DefaultCNIDir)
+	host, err := openRoot(root)
+	must(t, err)
+	d, err := openDir(host, DefaultCNIDir)
 	must(t, err)
 	defer d.Close()
 	n := 0
@@ -224,7 +223,7 @@ func TestUnreadableFileIsErrorOfItsEntry(t *testing.T) {
 	root, dir := newTestNode(t)
 	writeFile(t, dir, "ns-nad-"+testID+"_net1", infoText("pci", pciMap))
 	must(t, os.Chmod(filepath.Join(dir, "ns-nad-"+testID+"_net1"), 0))
-	got, err := ReadSandbox(root, "", testID)
+	got, err := CNIDir{Root: root}.ReadSandbox(testID)
 	if err != nil || len(got) != 1 || !errdefs.IsPermissionDenied(got[0].Err) {
 		t.Errorf("%+v, %v", got, err)
 	}

@@ -31,12 +31,12 @@ func checkSources(t *testing.T, cases ...want) {
 			}
 			continue
 		}
-		var ds Diagnostics
+		var ds FieldErrors
 		if !errors.As(err, &ds) {
 			t.Errorf("%s\naccepted, want a diagnostic about %q by §%s", c.src, c.key, c.section)
 			continue
 		}
-		if !slices.ContainsFunc(ds, func(d *Diagnostic) bool { return d.Field == c.key && d.Section == inSection(c.section) }) {
+		if !slices.ContainsFunc(ds, func(d *FieldError) bool { return d.Field == c.key && d.Section == inSection(c.section) }) {
 			t.Errorf("%s\ncaused %v, want a diagnostic about %q by §%s", c.src, err, c.key, c.section)
 		}
 	}

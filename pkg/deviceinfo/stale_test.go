@@ -7,12 +7,10 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-
-	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 
 // newStaleNode returns a node with two files of one sandbox, and stale files of others.
-func newStaleNode(t testing.TB, stale int) hostfs.Root {
+func newStaleNode(t testing.TB, stale int) string {
 	t.Helper()
 	root, dir := newTestNode(t)
 	writeFile(t, dir, "ns-nad-"+testID+"_net1", infoText("vhost-user", vhostMap))

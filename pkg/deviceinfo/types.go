@@ -11,23 +11,22 @@ import (
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 
-// Versions of the specification that this package knows (§3.1.2). Any other 1.x.y is read
-// with a warning, because a minor version only adds keys. Another major version is refused.
-const (
-	Version100 = "1.0.0"
-	Version110 = "1.1.0"
-	// Version is the version to write.
-	Version = Version110
-)
+// Version is the version of the specification to write (§3.1.2). Any 1.x.y is read; another
+// version than 1.0.0 and 1.1.0 with a warning, because a minor version only adds keys.
+// Another major version is refused.
+const Version = "1.1.0"
+
+// version100 is the earlier version, which has no "representor-device".
+const version100 = "1.0.0"
 
 // MaxSize bounds a device-info file, in bytes. The specification has no limit; this one
 // bounds the cost of a hostile file. NPWG implementations copy device-info to an annotation of the
 // pod, and Kubernetes allows 256 KiB for all annotations of an object.
 const MaxSize = 256 << 10
 
-// MaxSocketPath is the length in bytes of the longest path that a Unix socket address holds
+// maxSocketPath is the length in bytes of the longest path that a Unix socket address holds
 // (sun_path has 108 bytes, with the terminating NUL).
-const MaxSocketPath = hostfs.MaxSocketPath
+const maxSocketPath = hostfs.MaxSocketPath
 
 // Type is the kind of device (§3.1.1).
 type Type string
@@ -96,7 +95,7 @@ type Info struct {
 	Extra map[string]json.RawMessage `json:"-"`
 	// Warnings are diagnostics of [Parse] that do not make the map invalid. They are
 	// never written.
-	Warnings Diagnostics `json:"-"`
+	Warnings FieldErrors `json:"-"`
 }
 
 // PCI describes a PCI function (§3.1.3). Addresses have the form "dddd:bb:dd.f", in lower

@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/jackfield/jackfield/internal/base/diag"
 	"github.com/jackfield/jackfield/internal/base/jsontree"
 )
 
@@ -19,17 +18,17 @@ import (
 type validator struct {
 	source, file     string
 	opts             ParseOptions
-	faults, warnings Diagnostics
+	faults, warnings FieldErrors
 }
 
 // addFault adds a diagnostic whose Section is a number.
-func (v *validator) addFault(d Diagnostic) {
+func (v *validator) addFault(d FieldError) {
 	d.File, d.Section = v.file, inSection(d.Section)
 	v.faults = append(v.faults, &d)
 }
 
-func (v *validator) addWarning(d Diagnostic) {
-	d.File, d.Section, d.Severity = v.file, inSection(d.Section), diag.SeverityWarning
+func (v *validator) addWarning(d FieldError) {
+	d.File, d.Section, d.Warning = v.file, inSection(d.Section), true
 	v.warnings = append(v.warnings, &d)
 }
 
@@ -80,17 +79,17 @@ func (o object) hintType(types []string) {
 func (o object) warnOfVersion(version string) {
 	n := o.findMember("version")
 	switch {
-	case version == "" || n == nil || version == Version110:
+	case version == "" || n == nil || version == Version:
 		return
-	case version != Version100:
-		o.addWarning(Diagnostic{Line: n.Line, Column: n.Column, Field: joinPath(o.path, "version"), Found: o.sourceOf(n),
+	case version != version100:
+		o.addWarning(FieldError{Line: n.Line, Column: n.Column, Field: joinPath(o.path, "version"), Found: o.sourceOf(n),
 			Rule: `should be "1.1.0" or "1.0.0"`, Section: "3.1.2", Hint: "it is read as 1.1.0; keys that a later version added have no effect"})
 		return
 	}
 	for t, section := range map[string]string{"pci": "3.1.3.5", "vdpa": "3.1.4.6"} {
 		const key = "representor-device"
 		if m := o.findMember(t).Member(key); m != nil {
-			o.addWarning(Diagnostic{Line: m.KeyLine, Column: m.KeyColumn, Field: joinPath(joinPath(o.path, t), key), Found: quoteKey(key),
+			o.addWarning(FieldError{Line: m.KeyLine, Column: m.KeyColumn, Field: joinPath(joinPath(o.path, t), key), Found: quoteKey(key),
 				Rule: `needs "version" to be "1.1.0"`, Section: section, Hint: "1.0.0 does not have the key"})
 		}
 	}
@@ -116,7 +115,7 @@ func (o object) readVDPA() *VDPA {
 	optional := d.Driver == VDPAVirtio && !o.opts.RequireVDPAPath
 	d.Path = o.readText("path", !optional, "3.1.4.3", rule, checkPath)
 	if optional && o.findMember("path") == nil {
-		o.addWarning(Diagnostic{Line: o.node.Line, Column: o.node.Column, Field: joinPath(o.path, "path"), Rule: "missing; should be " + rule, Section: "3.1.4.3",
+		o.addWarning(FieldError{Line: o.node.Line, Column: o.node.Column, Field: joinPath(o.path, "path"), Rule: "missing; should be " + rule, Section: "3.1.4.3",
 			Hint: "accepted, because the virtio driver does not use the path"})
 	}
 	d.PCIAddress = o.readPCIAddress("pci-address", false, "3.1.4.4")
@@ -162,7 +161,7 @@ func (v *validator) object(n *jsontree.Node, path, section string, known ...stri
 	for _, m := range n.Children {
 		i := slices.IndexFunc(known, func(k string) bool { return strings.EqualFold(m.Key, k) })
 		if i >= 0 && !slices.Contains(known, m.Key) {
-			v.addFault(Diagnostic{Line: m.KeyLine, Column: m.KeyColumn, Field: joinPath(path, m.Key), Found: quoteKey(m.Key),
+			v.addFault(FieldError{Line: m.KeyLine, Column: m.KeyColumn, Field: joinPath(path, m.Key), Found: quoteKey(m.Key),
 				Rule: fmt.Sprintf("must be the key %q", known[i]), Section: section, Hint: "keys are in lower case"})
 		}
 	}
@@ -210,7 +209,7 @@ func (o object) readText(key string, required bool, section, rule string, check 
 	if n.Text == "" && !required {
 		hint = "omit the key where it does not apply"
 	}
-	o.addFault(Diagnostic{Line: n.Line, Column: n.Column, Field: joinPath(o.path, key), Found: o.sourceOf(n), Rule: "must be " + rule, Section: section, Hint: hint})
+	o.addFault(FieldError{Line: n.Line, Column: n.Column, Field: joinPath(o.path, key), Found: o.sourceOf(n), Rule: "must be " + rule, Section: section, Hint: hint})
 	return ""
 }
 
@@ -249,7 +248,7 @@ func (o object) readPCIAddress(key string, required bool, section string) string
 
 // reportMissing reports a missing key at the place of another value.
 func (o object) reportMissing(key string, at *jsontree.Node, section, rule string) {
-	o.addFault(Diagnostic{Line: at.Line, Column: at.Column, Field: joinPath(o.path, key), Rule: "missing; must be " + rule, Section: section, Hint: o.hintRename(key)})
+	o.addFault(FieldError{Line: at.Line, Column: at.Column, Field: joinPath(o.path, key), Rule: "missing; must be " + rule, Section: section, Hint: o.hintRename(key)})
 }
 
 // hintRename finds an unknown key that probably stands for key: pciAddress, pci_address.
@@ -268,7 +267,7 @@ func (v *validator) reportType(n *jsontree.Node, path, rule, section string) {
 	if n.Kind == jsontree.Bool || n.Kind == jsontree.Number || n.Kind == jsontree.String {
 		found += " " + v.sourceOf(n)
 	}
-	v.addFault(Diagnostic{Line: n.Line, Column: n.Column, Field: path, Found: found, Rule: "must be " + rule, Section: section})
+	v.addFault(FieldError{Line: n.Line, Column: n.Column, Field: path, Found: found, Rule: "must be " + rule, Section: section})
 }
 
 // sourceOf returns a value as the source has it.

@@ -17,15 +17,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/internal/base/busytest"
-	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 
 // newEmptyNode returns the root of a host without any directory, even without /var.
-func newEmptyNode(t testing.TB) hostfs.Root {
+func newEmptyNode(t testing.TB) string {
 	t.Helper()
-	root, err := hostfs.New(t.TempDir())
-	must(t, err)
-	return root
+	return t.TempDir()
 }
 
 func pciInfo() *Info {
@@ -63,12 +60,12 @@ func TestSymlinksAtTheTargetAreNotFollowed(t *testing.T) {
 	dp, cni := DevicePluginDir{Root: root}, CNIDir{Root: root}
 	_, err := dp.Save("r", "1", pciInfo())
 	must(t, err)
-	must(t, os.MkdirAll(root.Path(DefaultCNIDir), 0o755))
-	victim := filepath.Join(root.Dir(), "victim")
+	must(t, os.MkdirAll(filepath.Join(root, DefaultCNIDir), 0o755))
+	victim := filepath.Join(root, "victim")
 	must(t, os.WriteFile(victim, []byte("untouched"), 0o600))
 	replaceBySymlink := func(p string) {
-		must(t, os.RemoveAll(root.Path(p)))
-		must(t, os.Symlink("/victim", root.Path(p)))
+		must(t, os.RemoveAll(filepath.Join(root, p)))
+		must(t, os.Symlink("/victim", filepath.Join(root, p)))
 	}
 	dpFile, err := dp.Path("r", "1")
 	must(t, err)
@@ -93,7 +90,7 @@ func TestSymlinksAtTheTargetAreNotFollowed(t *testing.T) {
 	replaceBySymlink(cniFile)
 	must(t, f.Remove())
 	for _, p := range []string{dpFile} {
-		if m := modeOf(t, root.Path(p)); m != 0o644 {
+		if m := modeOf(t, filepath.Join(root, p)); m != 0o644 {
 			t.Errorf("%s has mode %v, want a regular file in place of the symlink", p, m)
 		}
 	}
@@ -101,14 +98,14 @@ func TestSymlinksAtTheTargetAreNotFollowed(t *testing.T) {
 		t.Errorf("target of the symlink: %q, %v", b, err)
 	}
 	// A directory at the path is an error, and no temporary file is left.
-	must(t, os.Mkdir(root.Path(cniFile), 0o755))
+	must(t, os.Mkdir(filepath.Join(root, cniFile), 0o755))
 	if err := f.Write(pciInfo()); !errdefs.IsFailedPrecondition(err) {
 		t.Errorf("directory at the path: %v", err)
 	}
 	if err := f.Remove(); !errdefs.IsFailedPrecondition(err) {
 		t.Errorf("directory at the path: %v", err)
 	}
-	if got := listNames(t, root.Path(DefaultCNIDir)); !slices.Equal(got, []string{lockName, "f"}) {
+	if got := listNames(t, filepath.Join(root, DefaultCNIDir)); !slices.Equal(got, []string{lockName, "f"}) {
 		t.Errorf("left: %v", got)
 	}
 }
@@ -175,7 +172,9 @@ func TestConcurrentWritersLoseNothing(t *testing.T) {
 
 func TestHangingWriterDoesNotBlockOthers(t *testing.T) {
 	root, _ := newTestNode(t)
-	d, err := openDir(root, DefaultCNIDir)
+	host, err := openRoot(root)
+	must(t, err)
+	d, err := openDir(host, DefaultCNIDir)
 	must(t, err)
 	defer d.Close()
 	err = d.withLock(time.Minute, func() error {
@@ -198,7 +197,7 @@ func TestTemporaryFilesAreIgnored(t *testing.T) {
 		writeFile(t, dir, name, "{")
 	}
 	wantInterfaces(t, ix, testID)
-	if es, err := ReadSandbox(root, "", testID); err != nil || es != nil {
+	if es, err := (CNIDir{Root: root}).ReadSandbox(testID); err != nil || es != nil {
 		t.Errorf("ReadSandbox = %+v, %v", es, err)
 	}
 	cni := CNIDir{Root: root}

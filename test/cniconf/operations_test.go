@@ -19,7 +19,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
 
@@ -41,7 +40,7 @@ func TestAddCheckDelInEveryVersion(t *testing.T) {
 			if i.Name != "eth0" || i.Sandbox != rt.NetNS || *ip.Interface != 0 || !strings.HasPrefix(ip.Address.String(), "10.1.") || ip.Gateway.String() != "10.1.0.1" {
 				t.Errorf("interface %+v, address %+v", i, ip)
 			}
-			entries, err := deviceinfo.ReadSandbox(hostfs.Host(), "", "c1")
+			entries, err := deviceinfo.CNIDir{}.ReadSandbox("c1")
 			if err != nil || len(entries) != 1 || entries[0].Err != nil || entries[0].Network != "blue-dbnet" {
 				t.Fatalf("device-info: %+v, %v", entries, err)
 			}
@@ -125,7 +124,7 @@ func TestAppendixExample(t *testing.T) {
 			if len(names) != 3 || names[2] != "eth0" || result.Interfaces[2].Mac != "00:11:22:33:44:66" || len(result.IPs) != 1 || len(result.DNS.Nameservers) != 1 {
 				t.Errorf("the result is %+v with interfaces %q", result, names)
 			}
-			info, err := deviceinfo.ReadFile(hostfs.Host(), file)
+			info, err := deviceinfo.ReadFile("", file)
 			must(t, err)
 			if !strings.Contains(string(info.Extra["jackfield.dev/interface"]), "00:11:22:33:44:66") {
 				t.Errorf("the device-info has the interface %s", info.Extra["jackfield.dev/interface"])

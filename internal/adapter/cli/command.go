@@ -29,7 +29,7 @@ const (
 func exitStatus(err error) int {
 	hinted, _ := errors.AsType[*hintedError](err)
 	_, isDenied := errors.AsType[*deniedError](err)
-	_, isBadInfo := errors.AsType[deviceinfo.Diagnostics](err)
+	_, isBadInfo := errors.AsType[deviceinfo.FieldErrors](err)
 	_, isBadSpec := errors.AsType[*cdiregistry.SpecError](err)
 	switch {
 	case err == nil:

@@ -25,12 +25,12 @@ func deviceInfoCommand(env Env) *cobra.Command {
 
 // devicePluginDir returns the directory in which device plugins write device-info files.
 func (n localNode) devicePluginDir() deviceinfo.DevicePluginDir {
-	return deviceinfo.DevicePluginDir{Root: n.host, Dir: n.cfg.DeviceInfo.DPDir}
+	return deviceinfo.DevicePluginDir{Root: n.host.Dir(), Dir: n.cfg.DeviceInfo.DPDir}
 }
 
 // cniDir returns the directory of the device-info files of network attachments.
 func (n localNode) cniDir() deviceinfo.CNIDir {
-	return deviceinfo.CNIDir{Root: n.host, Dir: n.cfg.DeviceInfo.CNIDir}
+	return deviceinfo.CNIDir{Root: n.host.Dir(), Dir: n.cfg.DeviceInfo.CNIDir}
 }
 
 // listPluginFiles lists the files of device plugins.
@@ -43,7 +43,7 @@ func (n localNode) listPluginFiles() ([]infoFile, error) {
 // resource claims.
 func (n localNode) listFiles(env Env, sandboxID string) ([]infoFile, error) {
 	if sandboxID != "" {
-		entries, err := deviceinfo.ReadSandbox(n.host, n.cfg.DeviceInfo.CNIDir, sandboxID)
+		entries, err := deviceinfo.CNIDir{Root: n.host.Dir(), Dir: n.cfg.DeviceInfo.CNIDir}.ReadSandbox(sandboxID)
 		return infoFiles(roleCNI, entries), err
 	}
 	networks, err := n.cniDir().List()

@@ -129,7 +129,7 @@ func (c *cleanCommand) checkFlags(cmd *cobra.Command) error {
 }
 
 func (c *cleanCommand) removeSandbox() error {
-	entries, err := deviceinfo.ReadSandbox(c.host, c.cfg.DeviceInfo.CNIDir, c.sandbox)
+	entries, err := deviceinfo.CNIDir{Root: c.host.Dir(), Dir: c.cfg.DeviceInfo.CNIDir}.ReadSandbox(c.sandbox)
 	var files []string
 	for _, e := range entries {
 		files = append(files, e.File)
@@ -207,7 +207,7 @@ func (c *cleanCommand) removeOrphans(cmd *cobra.Command) error {
 	}
 	keep = append(slices.Clone(keep), recorded...)
 	dir := c.cniDir()
-	names, err := orphans.OldFiles(dir.Root, dir.Dir, time.Now().Add(-c.age), func(name string) bool { return orphans.IsDeviceInfo(name, keep) })
+	names, err := orphans.OldFiles(c.host, dir.Dir, time.Now().Add(-c.age), func(name string) bool { return orphans.IsDeviceInfo(name, keep) })
 	if err != nil && !errdefs.IsNotFound(err) {
 		return fmt.Errorf("list device-info directory %q: %w", dir.Dir, err)
 	}

@@ -81,7 +81,7 @@ func newInfoFile(role string, e deviceinfo.Entry) infoFile {
 		f.Findings = diag.InFile(e.File, e.Err)
 	} else {
 		f.Type = string(e.Info.Type)
-		f.Findings = e.Info.Warnings.WithFile(e.File)
+		f.Findings = diag.All("", e.Info.Warnings).WithFile(e.File)
 	}
 	if role == roleDP {
 		f.Resource, f.DeviceID = splitDPName(path.Base(e.File), e.Info)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/jackfield/jackfield/internal/base/diag"
 	"github.com/jackfield/jackfield/internal/base/jsontree"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
@@ -33,7 +34,7 @@ func infoShowCommand(env Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			for _, w := range info.Warnings.WithFile(args[0]) {
+			for _, w := range diag.All("", info.Warnings).WithFile(args[0]) {
 				env.message("%s", w)
 			}
 			data, err := deviceinfo.Marshal(info)

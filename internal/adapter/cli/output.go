@@ -192,11 +192,10 @@ func printPaths(env Env, paths ...string) error {
 // printDiagnostics prints each diagnostic in an error about a file on a line of its own, and returns
 // errAnswerNo. It returns any other error as it is.
 func printDiagnostics(env Env, file string, err error) error {
-	list, ok := errors.AsType[diag.List](err)
-	if !ok {
+	if _, ok := errors.AsType[*diag.Diagnostic](err); !ok {
 		return err
 	}
-	for _, d := range list.WithFile(file) {
+	for _, d := range diag.InFile(file, err) {
 		env.message("%s", d)
 	}
 	return errAnswerNo

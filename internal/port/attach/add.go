@@ -139,7 +139,7 @@ func (t *Attachment) planInfoFile(a *addPlan) error {
 	if err != nil {
 		return err
 	}
-	if a.file, err = (deviceinfo.CNIDir{Root: t.Root, Dir: t.InfoDir}).File(full); err != nil {
+	if a.file, err = (deviceinfo.CNIDir{Root: t.Root.Dir(), Dir: t.InfoDir}).File(full); err != nil {
 		return Fail(codeConfig, "invalid network configuration: "+t.Source.Name("runtimeConfig."+deviceinfo.CapabilityKey)+": "+diag.Quote(full), "%v", err)
 	}
 	a.record.InfoFile = path.Base(full)

@@ -43,7 +43,7 @@ func Changed(msg, details string, args ...any) error {
 // checkInfoFile compares the device-info file with what Add wrote. Type and device must be equal. Other keys may
 // have been added.
 func (t *Attachment) checkInfoFile(r *record.Record) (*deviceinfo.Info, error) {
-	dir := deviceinfo.CNIDir{Root: t.Root, Dir: r.InfoDir}
+	dir := deviceinfo.CNIDir{Root: t.Root.Dir(), Dir: r.InfoDir}
 	file := path.Join(r.InfoDir, r.InfoFile)
 	info, err := dir.Collect(r.InfoFile)
 	if err != nil {

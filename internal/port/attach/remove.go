@@ -149,7 +149,7 @@ func (t *Attachment) removeAttachment(r *record.Record) error {
 	var err error
 	if !r.InfoKept {
 		if err = t.checkInfoDir(r.InfoDir); err == nil {
-			err = ioError("device-info", deviceinfo.CNIDir{Root: t.Root, Dir: r.InfoDir}.Remove(r.InfoFile))
+			err = ioError("device-info", deviceinfo.CNIDir{Root: t.Root.Dir(), Dir: r.InfoDir}.Remove(r.InfoFile))
 		}
 	}
 	t.reportStep("device-info removed")
@@ -161,7 +161,7 @@ func (t *Attachment) removeTemporary() error {
 	if t.checkInfoDir(t.InfoDir) != nil {
 		return nil // no Add has written there
 	}
-	return ioError("device-info", deviceinfo.RemoveTemporary(t.Root, t.InfoDir, temporaryAge))
+	return ioError("device-info", deviceinfo.RemoveTemporary(t.Root.Dir(), t.InfoDir, temporaryAge))
 }
 
 // CollectGarbage removes the attachments of the attachment's network that are not in valid. A failure does not keep
@@ -230,7 +230,7 @@ func (t *Attachment) removeUnrecorded(ctx context.Context, st *record.Store, key
 
 // removeOwnInfoFiles removes the device-info files of an attachment that this plugin wrote.
 func (t *Attachment) removeOwnInfoFiles(key record.Key) error {
-	dir := deviceinfo.CNIDir{Root: t.Root, Dir: t.InfoDir}
+	dir := deviceinfo.CNIDir{Root: t.Root.Dir(), Dir: t.InfoDir}
 	if t.checkInfoDir(t.InfoDir) != nil {
 		return nil
 	}
@@ -259,7 +259,7 @@ func (t *Attachment) removeOwnInfoFiles(key record.Key) error {
 // that the runtime names, and <namespace>-<network>-<container ID>_<interface>. Such a file would block an Add with the
 // same names. A network can name a file of another attachment, which stays.
 func (t *Attachment) removeDamagedInfo(key record.Key) error {
-	dir := deviceinfo.CNIDir{Root: t.Root, Dir: t.InfoDir}
+	dir := deviceinfo.CNIDir{Root: t.Root.Dir(), Dir: t.InfoDir}
 	files, err := dir.List()
 	if err != nil {
 		return nil // removeOwnInfoFiles reports it where a record says that there are files

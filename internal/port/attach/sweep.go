@@ -180,7 +180,7 @@ func (s *Sweeper) RemoveSandbox(ctx context.Context, sandboxID string) error {
 	if err := JoinErrors(errs...); err != nil {
 		return err // the records say what is left
 	}
-	_, err = deviceinfo.CNIDir{Root: s.Root, Dir: s.Config.DeviceInfo.CNIDir}.RemoveSandbox(sandboxID)
+	_, err = deviceinfo.CNIDir{Root: s.Root.Dir(), Dir: s.Config.DeviceInfo.CNIDir}.RemoveSandbox(sandboxID)
 	return JoinErrors(s.removeClaimed(ctx, sandboxID), ioError("device-info", err))
 }
 

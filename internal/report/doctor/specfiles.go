@@ -120,8 +120,8 @@ func (d *doctor) checkHooks() {
 
 // checkDeviceInfo checks the device-info files of network attachments and of device plugins.
 func (d *doctor) checkDeviceInfo() {
-	networks, err1 := deviceinfo.CNIDir{Root: d.Host, Dir: d.cfg.DeviceInfo.CNIDir}.List()
-	plugins, err2 := deviceinfo.DevicePluginDir{Root: d.Host, Dir: d.cfg.DeviceInfo.DPDir}.List("")
+	networks, err1 := deviceinfo.CNIDir{Root: d.Host.Dir(), Dir: d.cfg.DeviceInfo.CNIDir}.List()
+	plugins, err2 := deviceinfo.DevicePluginDir{Root: d.Host.Dir(), Dir: d.cfg.DeviceInfo.DPDir}.List("")
 	if err := errors.Join(err1, err2); err != nil {
 		d.report("device-info", Error, "", "%v", err)
 		return

@@ -58,7 +58,7 @@ func ReadRecord(host hostfs.Root, cfg *config.Config, sandboxID, containerID str
 	for _, id := range ids {
 		r.Containers = append(r.Containers, readContainer(host, cfg, id))
 	}
-	if r.DeviceInfo, err = deviceinfo.ReadSandbox(host, cfg.DeviceInfo.CNIDir, r.SandboxID); err != nil {
+	if r.DeviceInfo, err = (deviceinfo.CNIDir{Root: host.Dir(), Dir: cfg.DeviceInfo.CNIDir}).ReadSandbox(r.SandboxID); err != nil {
 		return nil, err
 	}
 	if len(r.DeviceInfo) == 0 && len(r.Containers) == 0 {
@@ -117,7 +117,7 @@ func FindSandbox(host hostfs.Root, cfg *config.Config, id string) (whole string,
 	if err := hostfs.CheckID(id); err != nil {
 		return "", false, fmt.Errorf("--sandbox-id: %w", err)
 	}
-	if own, err := deviceinfo.ReadSandbox(host, cfg.DeviceInfo.CNIDir, id); err != nil || len(own) > 0 {
+	if own, err := (deviceinfo.CNIDir{Root: host.Dir(), Dir: cfg.DeviceInfo.CNIDir}).ReadSandbox(id); err != nil || len(own) > 0 {
 		return id, true, err
 	}
 	if containers, err := staging.RecordedContainers(host, cfg.StateDir, id); err != nil || len(containers) > 0 {
@@ -126,7 +126,7 @@ func FindSandbox(host hostfs.Root, cfg *config.Config, id string) (whole string,
 	if len(id) >= wholeID {
 		return id, false, nil
 	}
-	files, err := deviceinfo.CNIDir{Root: host, Dir: cfg.DeviceInfo.CNIDir}.List()
+	files, err := deviceinfo.CNIDir{Root: host.Dir(), Dir: cfg.DeviceInfo.CNIDir}.List()
 	if err != nil {
 		return "", false, err
 	}

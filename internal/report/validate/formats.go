@@ -132,7 +132,7 @@ func (v *Validator) checkDeviceInfo(t text) (content string, found diag.List) {
 	if err != nil {
 		return "", append(found, diag.InFile(t.name, err)...)
 	}
-	return "device-info of type " + string(info.Type), append(found, info.Warnings.WithFile(t.name)...)
+	return "device-info of type " + string(info.Type), append(found, diag.All("", info.Warnings).WithFile(t.name)...)
 }
 
 // checkConfig checks a configuration with its policy, as a node that reads it does.

@@ -123,10 +123,10 @@ type Finder struct {
 // New returns a Finder. It opens nothing yet; Close closes what calls open. A relative CNIDir
 // is errdefs.ErrInvalidArgument, and other relative paths are at their use.
 func New(host hostfs.Root, opts Options) (*Finder, error) {
-	f := &Finder{host: host, opts: opts, dp: deviceinfo.DevicePluginDir{Root: host, Dir: opts.DPDir}}
+	f := &Finder{host: host, opts: opts, dp: deviceinfo.DevicePluginDir{Root: host.Dir(), Dir: opts.DPDir}}
 	var err error
 	if !opts.Once {
-		if f.index, err = deviceinfo.NewIndex(host, opts.CNIDir); err != nil {
+		if f.index, err = deviceinfo.NewIndex(deviceinfo.CNIDir{Root: host.Dir(), Dir: opts.CNIDir}); err != nil {
 			return nil, fmt.Errorf("create finder of attachments: %w", err)
 		}
 	}
@@ -147,7 +147,7 @@ func (f *Finder) entries(sandboxID string) ([]deviceinfo.Entry, error) {
 	case sandboxID == "":
 		return nil, nil
 	case f.index == nil:
-		return deviceinfo.ReadSandbox(f.host, f.opts.CNIDir, sandboxID)
+		return deviceinfo.CNIDir{Root: f.host.Dir(), Dir: f.opts.CNIDir}.ReadSandbox(sandboxID)
 	}
 	return f.index.Lookup(sandboxID)
 }

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 	"github.com/jackfield/jackfield/test/e2e"
 	"github.com/jackfield/jackfield/test/e2e/dpdk"
@@ -71,7 +70,7 @@ var networks = []struct {
 // created reads the device-info that the CNI plugin wrote for the pod.
 func created(t *testing.T, pod *e2e.Pod) (info *deviceinfo.Info, socket string) {
 	t.Helper()
-	entries, err := deviceinfo.ReadSandbox(hostfs.Host(), devinfoDir, pod.ID)
+	entries, err := deviceinfo.CNIDir{Dir: devinfoDir}.ReadSandbox(pod.ID)
 	if err != nil || len(entries) != 1 || entries[0].Err != nil {
 		t.Fatalf("the pod's device-info is %+v, %v", entries, err)
 	}
