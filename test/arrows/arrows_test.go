@@ -45,9 +45,6 @@ var layers = [][]string{
 
 // exceptions are the imports against the order of the layers. The aim is none.
 var exceptions = []string{
-
-	"internal/report/manifest -> internal/adapter/cni",              // the parser of a network's configuration
-	"internal/report/validate -> internal/adapter/cni",              // the same
 	"pkg/cdi -> internal/deliver/oci",                               // edits in a config.json
 	"pkg/cdi -> internal/edit", "pkg/cdi -> internal/edit/cdiedits", // edits of a CDI device
 }

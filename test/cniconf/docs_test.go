@@ -30,7 +30,7 @@ func TestEveryRequirementHasATest(t *testing.T) {
 	if !ok || !strings.Contains(spec, "This is CNI **spec** version **1.1.0**") {
 		t.Fatal("the reference's specification has another version: review the table")
 	}
-	tests := testnames.Find(t, ".", "../../internal/adapter/cni")
+	tests := testnames.Find(t, ".", "../../internal/adapter/cni", "../../internal/port/network")
 	used := map[string]bool{}
 	for _, row := range rows {
 		used[row[1]] = strings.Contains(spec, row[1])

@@ -25,8 +25,8 @@ func (c *call) addAttachment() error {
 	if err != nil {
 		return err
 	}
-	if c.conf.prevResult != nil {
-		if c.conf.ipam != "" {
+	if c.conf.PrevResult != nil {
+		if c.conf.IPAMType != "" {
 			return c.conf.Unsupported("after another plugin this one adds neither an interface nor addresses: the first plugin does", "ipam")
 		}
 		if c.prev, err = c.parsePrevResult(); err != nil {
@@ -87,8 +87,8 @@ func (c *call) checkNamespace(first bool) error {
 
 // parsePrevResult returns the result of the previous plugin.
 func (c *call) parsePrevResult() (*types100.Result, error) {
-	n := c.conf.prevResult
-	r, err := parseResult(n, []byte(c.conf.source[n.Start:n.End]), c.version)
+	n := c.conf.PrevResult
+	r, err := parseResult(n, []byte(c.conf.Text[n.Start:n.End]), c.version)
 	if err != nil {
 		return nil, attach.Fail(codeDecode, "failed to decode prevResult", "%sprevResult: %s", c.conf.Place("prevResult"), diag.Excerpt(decodeProblem(err), diag.MaxExcerpt))
 	}
@@ -102,7 +102,7 @@ const maxIPs = 64
 // checkIPCount refuses more addresses than maxIPs from one source.
 func (c *call) checkIPCount(args cniArgs) error {
 	want := fmt.Sprintf("%d IP addresses at most", maxIPs)
-	switch runtime, conventional := len(c.conf.runtime.ips), len(c.conf.args.ips); {
+	switch runtime, conventional := len(c.conf.Runtime.IPs), len(c.conf.Args.IPs); {
 	case runtime > maxIPs:
 		return c.conf.Invalid("runtimeConfig.ips", fmt.Sprintf("%d IP addresses", runtime), want)
 	case conventional > maxIPs:
@@ -120,42 +120,42 @@ func (c *call) planAddresses(args cniArgs) error {
 		return err
 	}
 	socket := c.conf.Device.IsSocket()
-	switch r := &c.conf.runtime; {
-	case r.mac != "" && !socket:
+	switch r := &c.conf.Runtime; {
+	case r.MAC != "" && !socket:
 		return c.conf.Unsupported("the hardware address of a "+string(c.conf.Device.Kind)+" device is set by the plugin that configures the device, not by this one", "runtimeConfig.mac")
 	case len(c.conf.Bandwidth) > 0 && !socket:
 		return c.conf.Unsupported("this plugin does not limit the bandwidth of a "+string(c.conf.Device.Kind)+" device", "runtimeConfig.bandwidth")
-	case r.ipRanges && c.conf.ipam == "":
+	case r.IPRanges && c.conf.IPAMType == "":
 		return c.conf.Unsupported("there is no ipam plugin that could allocate from them", "runtimeConfig.ipRanges")
-	case c.prev != nil && len(r.ips) > 0:
-		if ip := missingAddress(r.ips, c.prev); ip != "" {
+	case c.prev != nil && len(r.IPs) > 0:
+		if ip := missingAddress(r.IPs, c.prev); ip != "" {
 			return c.conf.Unsupported("the previous plugins did not assign "+ip+" to the interface, and this plugin assigns none after them", "runtimeConfig.ips")
 		}
 	}
-	c.conf.MAC = c.conf.runtime.mac
+	c.conf.MAC = c.conf.Runtime.MAC
 	if c.prev != nil {
 		// CNI_ARGS and args go to every plugin of the network. They are for the first one, which creates the
 		// interface.
 		return nil
 	}
 	if socket {
-		c.conf.MAC = cmp.Or(c.conf.MAC, c.conf.args.mac, args.mac)
-	} else if args.mac != "" && c.conf.args.mac == "" {
+		c.conf.MAC = cmp.Or(c.conf.MAC, c.conf.Args.MAC, args.mac)
+	} else if args.mac != "" && c.conf.Args.MAC == "" {
 		return c.environment("CNI_ARGS", "no MAC for a "+string(c.conf.Device.Kind)+" device, whose address this plugin cannot set")
 	}
-	if c.ips = c.conf.args.ips; c.ips == nil {
+	if c.ips = c.conf.Args.IPs; c.ips == nil {
 		c.ips = args.ips
 	}
-	if c.conf.ipam != "" {
+	if c.conf.IPAMType != "" {
 		return nil
 	}
 	const want = "an address with its prefix length, as 10.10.0.1/24, where there is no ipam"
-	for _, ip := range c.conf.runtime.ips {
+	for _, ip := range c.conf.Runtime.IPs {
 		if _, _, err := net.ParseCIDR(ip); err != nil {
 			return c.conf.Invalid("runtimeConfig.ips", diag.Quote(ip), want)
 		}
 	}
-	if c.conf.args.ips != nil {
+	if c.conf.Args.IPs != nil {
 		return nil
 	}
 	for _, ip := range args.ips {
@@ -192,21 +192,21 @@ func (c *call) makeResult(ctx context.Context) (*types100.Result, error) {
 	r := c.prev
 	switch {
 	case r != nil:
-	case c.conf.ipam != "":
+	case c.conf.IPAMType != "":
 		leased, err := c.allocateAddresses(ctx)
 		if err != nil {
 			return nil, err
 		}
 		r = &types100.Result{IPs: leased.IPs, Routes: leased.Routes, DNS: leased.DNS}
 	default:
-		r = &types100.Result{IPs: staticAddresses(slices.Concat(c.conf.runtime.ips, c.ips))}
+		r = &types100.Result{IPs: staticAddresses(slices.Concat(c.conf.Runtime.IPs, c.ips))}
 	}
 	if c.prev == nil {
 		for _, ip := range r.IPs {
 			ip.Interface = types100.Int(0)
 		}
 	}
-	if dns := cmp.Or(c.conf.runtime.dns, c.conf.dns); dns != nil {
+	if dns := cmp.Or(c.conf.Runtime.DNS, c.conf.DNS); dns != nil {
 		r.DNS = *dns
 	}
 	return r, nil
@@ -233,7 +233,7 @@ func (c *call) addressesOf(r *types100.Result) (addresses attach.Addresses) {
 	for _, ip := range r.IPs {
 		// After other plugins, addresses belong to the kernel interface. Only those that the runtime requested
 		// from this plugin are the device's too.
-		wanted := c.prev == nil || slices.ContainsFunc(c.conf.runtime.ips, func(w string) bool { return sameIP(w, ip.Address) })
+		wanted := c.prev == nil || slices.ContainsFunc(c.conf.Runtime.IPs, func(w string) bool { return sameIP(w, ip.Address) })
 		if !wanted || ip.Interface != nil && *ip.Interface != own {
 			continue
 		}
@@ -242,7 +242,7 @@ func (c *call) addressesOf(r *types100.Result) (addresses attach.Addresses) {
 			addresses.Gateways = append(addresses.Gateways, ip.Gateway.String())
 		}
 	}
-	if !r.DNS.IsEmpty() && (c.prev == nil || c.conf.runtime.dns != nil || c.conf.dns != nil) {
+	if !r.DNS.IsEmpty() && (c.prev == nil || c.conf.Runtime.DNS != nil || c.conf.DNS != nil) {
 		dns := devices.DNS(r.DNS)
 		addresses.DNS = &dns
 	}

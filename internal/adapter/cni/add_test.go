@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/internal/port/attach"
+	"github.com/jackfield/jackfield/internal/port/network"
 	"github.com/jackfield/jackfield/internal/source/attachment"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
@@ -36,7 +37,7 @@ func sameJSON(t *testing.T, got, want string) {
 func TestAddAsFirstPlugin(t *testing.T) {
 	n := newNode(t)
 	dir := attach.DefaultSocketDir + "/" + socketDirName("fast", testID, "net1")
-	for _, version := range versions {
+	for _, version := range network.Versions {
 		a := n.mustRun(env("ADD", k8sArgs), confOf(version, `"device": {"type": "vhost-user", "mode": "server"},
 			"dns": {"nameservers": ["10.1.0.1"]}, "runtimeConfig": {"mac": "C2:11:22:33:44:55", "ips": ["10.10.0.1/24", "3ffe:ffff:0:01ff::1/64"]}`))
 		socket, v4, v6 := "", "", ""

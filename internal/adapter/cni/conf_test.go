@@ -3,7 +3,6 @@
 package cni
 
 import (
-	"encoding/json"
 	"strings"
 	"testing"
 
@@ -238,66 +237,5 @@ func TestVersionAnswersWithVersionOfRequest(t *testing.T) {
 	}
 	if a := n.run([]string{"CNI_COMMAND=VERSION"}, `{`); a.code != codeDecode {
 		t.Errorf("code %d, %s", a.code, a.all)
-	}
-}
-
-func FuzzConf(f *testing.F) {
-	for _, keys := range []string{``, `, "runtimeConfig": {"mac": "c2:11:22:33:44:55", "ips": ["10.0.0.1/24"], "dns": {"servers": ["10.0.0.1"]}, "bandwidth": {"ingressRate": 1}}`,
-		`, "args": {"cni": {"labels": [{"key": "a", "value": "b"}], "ips": ["10.0.0.1"]}}, "ipam": {"type": "host-local"}`,
-		`, "vswitch": "ovs0", "bridge": "br0", "mtu": 9000, "vlan": 7, "queues": 2, "rate": "1G", "configFile": "/etc/jackfield/x.yaml", "timeout": "20s"`,
-		`, "cni.dev/valid-attachments": [{"containerID": "a", "ifname": "b"}], "dns": {"domain": "x"}, "socketDir": "/s"`} {
-		f.Add([]byte(confWith(keys)), true)
-		f.Add([]byte(confOf("0.3.1", `"device": {"type": "memif", "role": "slave"}`+keys)), false)
-	}
-	f.Fuzz(func(t *testing.T, data []byte, permissive bool) {
-		c, err := parseConf(data, permissive)
-		if err != nil {
-			e := attach.AsError(err)
-			if e.Code != codeField && e.Code != codeConfig && e.Code != codeDecode || e.Msg == "" {
-				t.Fatalf("code %d, %s", e.Code, e.Msg)
-			}
-			if _, err := json.Marshal(e); err != nil {
-				t.Fatal(err)
-			}
-			return
-		}
-		if permissive {
-			return
-		}
-		// What is accepted stays below the socket directory and fits a socket address.
-		c.ContainerID, c.Interface = testID, "net1"
-		info, err := c.PlanSocket()
-		if err != nil || info == nil {
-			return
-		}
-		socket := attach.SocketPath(info)
-		if !strings.HasPrefix(socket, "@") && (!strings.HasPrefix(socket, c.SocketDir+"/") || strings.Contains(socket, "/../") || len(socket) > 107) {
-			t.Fatalf("the socket of %s is %q", data, socket)
-		}
-		if err := info.Validate(); err != nil {
-			t.Fatal(err)
-		}
-	})
-}
-
-// parseConf parses a configuration and reads its keys.
-func parseConf(data []byte, permissive bool) (*conf, error) {
-	c, err := parseHeader(data)
-	if err != nil {
-		return nil, err
-	}
-	return c, c.readKeys(permissive)
-}
-
-func TestConfigurationSetsDirectories(t *testing.T) {
-	c, err := parseConf([]byte(`{"cniVersion":"1.1.0","name":"n","type":"jackfield-cni","device":{"type":"vhost-user","mode":"server"},
-		"socketDir":"/x/sockets","stateDir":"/x/state","claimsDir":"/x/claims","deviceInfoDir":"/x/devinfo"}`), false)
-	must(t, err)
-	n := newNode(t)
-	n.list("socketDirs: [/x/sockets], stateDirs: [/x/state], claimsDirs: [/x/claims], deviceInfoDirs: [/x/devinfo]")
-	c.Root = n.host
-	must(t, c.applyLocations(false))
-	if got := [4]string{c.SocketDir, c.StateDir, c.ClaimsDir, c.InfoDir}; got != [4]string{"/x/sockets", "/x/state", "/x/claims", "/x/devinfo"} {
-		t.Errorf("directories are %q", got)
 	}
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cni is the CNI plugin. It translates a network configuration and the runtime's parameters into an attachment
-// of package attach, which creates the socket's directory, the port and the device-info. It implements the CNI
+// Package cni is the CNI plugin. It translates a network configuration, which package network reads, and the runtime's
+// parameters into an attachment of package attach, which creates the socket's directory, the port and the device-info. It implements the CNI
 // specification, versions 0.3.0, 0.3.1, 0.4.0, 1.0.0 and 1.1.0, and the CNI plugin's part of the Device Information
 // Specification (§5.1.2).
 //
@@ -13,6 +13,5 @@
 // answers VERSION with its own version, reads standard input without a bound, and checks the network
 // namespace after the result is printed. test/cniconf compares the two.
 //
-// docs/reference/cni-plugin.md lists the keys of the configuration, and
-// docs/contributing/conformance-cni.md each requirement of the specification with its test.
+// docs/contributing/conformance-cni.md lists each requirement of the specification with its test.
 package cni

@@ -14,6 +14,7 @@ import (
 
 	"github.com/jackfield/jackfield/internal/base/name"
 	"github.com/jackfield/jackfield/internal/port/attach"
+	"github.com/jackfield/jackfield/internal/port/network"
 	"github.com/jackfield/jackfield/internal/port/record"
 	"github.com/jackfield/jackfield/internal/source/attachment"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
@@ -44,22 +45,22 @@ func FuzzAnswers(f *testing.F) {
 			if e := attach.AsError(err); e.Code != codeEnvironment || !strings.Contains(e.Msg, "CNI_ARGS") || len(err.Error()) > mostMessage {
 				t.Errorf("%q: code %d, %d bytes: %.500v", args, e.Code, len(err.Error()), err)
 			}
-		case a.namespace != "" && (!name.IsLabel(a.namespace) || strings.ContainsAny(a.namespace, "/.")), slices.ContainsFunc(a.ips, func(ip string) bool { return !isIP(ip) }), a.mac != "" && len(a.mac) != 17:
+		case a.namespace != "" && (!name.IsLabel(a.namespace) || strings.ContainsAny(a.namespace, "/.")), slices.ContainsFunc(a.ips, func(ip string) bool { return !network.IsIP(ip) }), a.mac != "" && len(a.mac) != 17:
 			t.Errorf("%q is read as %+v", args, a)
 		}
 
-		if h, err := parseHeader(data); err != nil {
+		if h, err := network.ParseHeader(data); err != nil {
 			if e := attach.AsError(err); e.Code != codeDecode || len(err.Error()) > mostMessage {
 				t.Errorf("%.200q: code %d, %d bytes: %.500v", data, e.Code, len(err.Error()), err)
 			}
-		} else if slices.Contains(versions, h.version) && isOlder(h.version, versions[0]) {
-			t.Errorf("%q is supported", h.version)
+		} else if slices.Contains(network.Versions, h.Version) && isOlder(h.Version, network.Versions[0]) {
+			t.Errorf("%q is supported", h.Version)
 		}
 
 		if e := attach.AsError(ipamError("ADD", "host-local", data, string(data), errors.New("exit status 1"))); e == nil || e.Code == 0 || e.Msg == "" {
 			t.Errorf("%.200q: %+v", data, e)
 		}
-		for _, version := range versions {
+		for _, version := range network.Versions {
 			r, err := parseResultText(data, version)
 			if (r == nil) == (err == nil) {
 				t.Fatalf("both or neither of %+v, %v", r, err)
@@ -86,7 +87,7 @@ func sameResult(t *testing.T, version string, data []byte, r *types100.Result) {
 	if more, err := json.Marshal(again); err != nil || !bytes.Equal(more, text) {
 		t.Errorf("%.200q is passed on as %.500q and then as %.500q, %v", data, text, more, err)
 	}
-	c := &call{conf: &conf{Attachment: attach.Attachment{Key: record.Key{Interface: "net1"}}}}
+	c := &call{conf: &network.Config{Attachment: attach.Attachment{Key: record.Key{Interface: "net1"}}}}
 	if at := c.interfaceOf(r); at >= len(r.Interfaces) {
 		t.Errorf("interface %d of %d", at, len(r.Interfaces))
 	}

@@ -23,6 +23,7 @@ import (
 
 	"github.com/jackfield/jackfield/internal/base/diag"
 	"github.com/jackfield/jackfield/internal/port/attach"
+	"github.com/jackfield/jackfield/internal/port/network"
 	"github.com/jackfield/jackfield/internal/port/record"
 )
 
@@ -36,7 +37,7 @@ const nestedMark = "JACKFIELD_CNI_NESTED"
 // protocol), and returns its output. command may be another operation, to undo a failed ADD. more are other
 // parameters, NAME=value. The invoke package of containernetworking/cni would link OpenTelemetry.
 func (c *call) runIPAM(ctx context.Context, command string, more ...string) ([]byte, error) {
-	name, dirs := c.conf.ipam, c.getenv("CNI_PATH")
+	name, dirs := c.conf.IPAMType, c.getenv("CNI_PATH")
 	if dirs == "" {
 		return nil, attach.Fail(codeEnvironment, "required environment variables missing: CNI_PATH", "ipam.type %q must be in one of its directories", name)
 	}
@@ -54,7 +55,7 @@ func (c *call) runIPAM(ctx context.Context, command string, more ...string) ([]b
 		cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
 		cmd.WaitDelay = time.Second
 		cmd.Env = slices.Concat(c.Environ, more, []string{"CNI_COMMAND=" + command, nestedMark + "=1"}) // of each name, the last one counts
-		cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(c.conf.source), &limitedWriter{&out, maxResult}, io.MultiWriter(c.Stderr, said)
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(c.conf.Text), &limitedWriter{&out, maxResult}, io.MultiWriter(c.Stderr, said)
 		err := cmd.Run()
 		if errors.Is(err, unix.ETXTBSY) && try < 5 { // the executable is being replaced
 			time.Sleep(200 * time.Millisecond)
@@ -72,17 +73,17 @@ func (c *call) runIPAM(ctx context.Context, command string, more ...string) ([]b
 
 // missingIPAM returns the error for an IPAM plugin that is not installed.
 func (c *call) missingIPAM() error {
-	return c.conf.Invalid("ipam.type", diag.Quote(c.conf.ipam), "an executable in CNI_PATH, "+c.getenv("CNI_PATH"))
+	return c.conf.Invalid("ipam.type", diag.Quote(c.conf.IPAMType), "an executable in CNI_PATH, "+c.getenv("CNI_PATH"))
 }
 
 // recordedIPAM returns the IPAM plugin of the configuration for the record, nil for none.
 func (c *call) recordedIPAM() *record.IPAM {
-	if c.conf.ipam == "" {
+	if c.conf.IPAMType == "" {
 		return nil
 	}
-	i := &record.IPAM{Type: c.conf.ipam, Path: c.getenv("CNI_PATH"), Args: c.getenv("CNI_ARGS")}
-	if len(c.conf.source) <= record.MaxIPAMConfig {
-		i.Config = json.RawMessage(c.conf.source)
+	i := &record.IPAM{Type: c.conf.IPAMType, Path: c.getenv("CNI_PATH"), Args: c.getenv("CNI_ARGS")}
+	if len(c.conf.Text) <= record.MaxIPAMConfig {
+		i.Config = json.RawMessage(c.conf.Text)
 	}
 	return i
 }
@@ -90,14 +91,14 @@ func (c *call) recordedIPAM() *record.IPAM {
 // ReleaseRecorded runs DEL of the IPAM plugin in a record, as the ADD of the attachment ran the plugin. environ is the
 // environment of the process.
 func ReleaseRecorded(ctx context.Context, key record.Key, i *record.IPAM, environ []string, stderr io.Writer) error {
-	conf, err := parseHeader(i.Config)
+	conf, err := network.ParseHeader(i.Config)
 	if err != nil {
 		return err
 	}
-	conf.ipam = i.Type
+	conf.IPAMType = i.Type
 	p := &Plugin{Stderr: stderr, Environ: slices.Concat(environ, []string{"CNI_CONTAINERID=" + key.ContainerID, "CNI_IFNAME=" + key.Interface,
 		"CNI_NETNS=", "CNI_PATH=" + i.Path, "CNI_ARGS=" + i.Args})}
-	_, err = (&call{Plugin: p, ctx: ctx, conf: conf, version: conf.version}).runIPAM(ctx, "DEL")
+	_, err = (&call{Plugin: p, ctx: ctx, conf: conf, version: conf.Version}).runIPAM(ctx, "DEL")
 	return err
 }
 
@@ -200,17 +201,17 @@ func (c *call) allocateAddresses(ctx context.Context) (*types100.Result, error) 
 func (c *call) parseLease(out []byte) (*types100.Result, error) {
 	result, err := parseResultText(out, c.version)
 	if err != nil {
-		return nil, attach.Fail(codeDecode, "failed to decode the result of IPAM plugin "+c.conf.ipam, "%s; its standard output is %s",
+		return nil, attach.Fail(codeDecode, "failed to decode the result of IPAM plugin "+c.conf.IPAMType, "%s; its standard output is %s",
 			diag.Excerpt(decodeProblem(err), diag.MaxExcerpt), diag.QuoteUpTo(string(out), diag.MaxExcerpt))
 	}
 	if len(result.IPs) == 0 {
-		return nil, attach.Fail(codeConfig, "IPAM plugin "+c.conf.ipam+" assigned no address", "its result has no ips")
+		return nil, attach.Fail(codeConfig, "IPAM plugin "+c.conf.IPAMType+" assigned no address", "its result has no ips")
 	}
-	if ip := missingAddress(c.conf.runtime.ips, result); ip != "" {
-		return nil, c.conf.Unsupported("IPAM plugin "+c.conf.ipam+" does not assign "+ip, "runtimeConfig.ips")
+	if ip := missingAddress(c.conf.Runtime.IPs, result); ip != "" {
+		return nil, c.conf.Unsupported("IPAM plugin "+c.conf.IPAMType+" does not assign "+ip, "runtimeConfig.ips")
 	}
-	if c.conf.args.ips == nil && missingAddress(c.ips, result) != "" {
-		return nil, c.environment("CNI_ARGS", "an IP that IPAM plugin "+c.conf.ipam+" assigns")
+	if c.conf.Args.IPs == nil && missingAddress(c.ips, result) != "" {
+		return nil, c.environment("CNI_ARGS", "an IP that IPAM plugin "+c.conf.IPAMType+" assigns")
 	}
 	return result, nil
 }

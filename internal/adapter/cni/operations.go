@@ -22,16 +22,16 @@ func (c *call) deleteAttachment() error { return c.conf.Remove(c.ctx) }
 // another one or an unusable one. Without either, no address was allocated: an unusable plugin is only reported, so that
 // DEL succeeds after an ADD that was refused.
 func (c *call) releaseAddresses(key record.Key, recorded *record.IPAM, isDamaged bool) error {
-	usable := c.conf.ipamErr == nil && findPlugin(c.conf.ipam, c.getenv("CNI_PATH")) != ""
+	usable := c.conf.IPAMFault == nil && findPlugin(c.conf.IPAMType, c.getenv("CNI_PATH")) != ""
 	switch {
-	case recorded != nil && len(recorded.Config) > 0 && (!usable || recorded.Type != c.conf.ipam):
+	case recorded != nil && len(recorded.Config) > 0 && (!usable || recorded.Type != c.conf.IPAMType):
 		return ReleaseRecorded(c.ctx, key, recorded, c.Environ, c.Stderr)
-	case c.conf.ipamErr == nil && c.conf.ipam == "":
+	case c.conf.IPAMFault == nil && c.conf.IPAMType == "":
 		return nil
 	case usable || isDamaged || recorded != nil:
-		return cmp.Or(c.conf.ipamErr, c.runRelease(key))
+		return cmp.Or(c.conf.IPAMFault, c.runRelease(key))
 	}
-	err := cmp.Or(c.conf.ipamErr, c.missingIPAM())
+	err := cmp.Or(c.conf.IPAMFault, c.missingIPAM())
 	fmt.Fprintf(c.Stderr, "jackfield-cni: no address was allocated, so none is released: %v\n", err)
 	return nil
 }
@@ -49,15 +49,15 @@ func (c *call) runRelease(key record.Key) error {
 
 // collectGarbage is GC (§2). Many IPAM plugins do nothing at GC, such as host-local. All implement DEL.
 func (c *call) collectGarbage() error {
-	if !c.conf.validGiven {
+	if !c.conf.ValidGiven {
 		return c.conf.Invalid("cni.dev/valid-attachments", "nothing", "the list of the network's attachments that are still valid")
 	}
 	var leased error
-	if c.conf.ipam != "" {
+	if c.conf.IPAMType != "" {
 		_, leased = c.runIPAM(c.ctx, "GC")
 	}
 	valid := map[record.Key]bool{}
-	for _, v := range c.conf.valid {
+	for _, v := range c.conf.Valid {
 		valid[record.Key{Network: c.conf.Network, ContainerID: v.ContainerID, Interface: v.IfName}] = true
 	}
 	return attach.JoinErrors(leased, c.conf.CollectGarbage(c.ctx, valid))
@@ -70,7 +70,7 @@ func (c *call) checkStatus() error {
 	if err != nil {
 		return err
 	}
-	if c.conf.ipam != "" {
+	if c.conf.IPAMType != "" {
 		if _, err := c.runIPAM(c.ctx, "STATUS"); err != nil {
 			return err
 		}
@@ -87,7 +87,7 @@ func (c *call) checkStatus() error {
 // checkAttachment is CHECK (§2). It checks that the device-info file, the socket directory and this plugin's part of the
 // previous result are as ADD left them. Later plugins may have changed the rest.
 func (c *call) checkAttachment() error {
-	if c.conf.prevResult == nil {
+	if c.conf.PrevResult == nil {
 		return c.conf.Invalid("prevResult", "nothing", "the result of the network's ADD")
 	}
 	prev, err := c.parsePrevResult()
@@ -115,7 +115,7 @@ func (c *call) checkAttachment() error {
 		}
 		return checkAddresses(ips, prev)
 	})
-	if err == nil && c.conf.ipam != "" {
+	if err == nil && c.conf.IPAMType != "" {
 		_, err = c.runIPAM(c.ctx, "CHECK")
 	}
 	return err

@@ -23,6 +23,7 @@ import (
 	buildinfo "github.com/jackfield/jackfield/internal/base/version"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/internal/port/attach"
+	"github.com/jackfield/jackfield/internal/port/network"
 )
 
 // maxConf bounds the network configuration, which contains a previous result of any length.
@@ -31,9 +32,6 @@ const maxConf = 4 << 20
 // maxOperationTime bounds every operation but ADD, which the runtime undoes by DEL when it stops waiting. The kubelet waits
 // four minutes for a sandbox.
 const maxOperationTime = attach.MaxTimeout
-
-// versions are the supported versions of the specification. Results of 0.3.0 and 0.3.1 are equal.
-var versions = []string{"0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"}
 
 // Plugin is one execution of the plugin. Environ is the environment of the process, NAME=value. The zero Host is
 // the root of this machine.
@@ -55,7 +53,7 @@ type call struct {
 	ctx     context.Context
 	command string
 	version string // of the configuration
-	conf    *conf
+	conf    *network.Config
 
 	// Of an ADD.
 	prev *types100.Result // of the previous plugin; nil for the first plugin
@@ -84,7 +82,7 @@ var operations = map[string]operation{
 func (p *Plugin) Run(ctx context.Context) error {
 	if p.getenv("CNI_COMMAND") == "" && !p.hasCNIEnvironment() {
 		_, err := fmt.Fprintf(p.Stderr, "%s\njackfield-cni is a CNI plugin. A container runtime runs it for a network configuration.\nCNI protocol versions supported: %s\n",
-			buildinfo.Line("jackfield-cni"), strings.Join(versions, ", "))
+			buildinfo.Line("jackfield-cni"), strings.Join(network.Versions, ", "))
 		return err
 	}
 	c := &call{Plugin: p, ctx: ctx, command: p.getenv("CNI_COMMAND")}
@@ -95,7 +93,7 @@ func (p *Plugin) Run(ctx context.Context) error {
 	out := struct {
 		Version string `json:"cniVersion"`
 		*types.Error
-	}{cmp.Or(c.version, versions[len(versions)-1]), attach.AsError(err)}
+	}{cmp.Or(c.version, network.Versions[len(network.Versions)-1]), attach.AsError(err)}
 	data, jsonErr := json.MarshalIndent(out, "", "    ")
 	if jsonErr == nil {
 		_, jsonErr = p.Stdout.Write(append(data, '\n'))
@@ -129,26 +127,26 @@ func (c *call) dispatch() error {
 	if err != nil {
 		return err
 	}
-	c.conf, err = parseHeader(data)
+	c.conf, err = network.ParseHeader(data)
 	if err == nil {
-		c.version = c.conf.version
+		c.version = c.conf.Version
 	}
 	if err := cmp.Or(c.checkEnvironment(op), err); err != nil {
 		return err
 	}
-	if err := checkVersion(c.version); err != nil {
+	if err := network.CheckVersion(c.version); err != nil {
 		return err
 	}
 	if op.since != "" && isOlder(c.version, op.since) {
 		return attach.Fail(codeVersion, "incompatible CNI versions", "the configuration has version %q; %s needs version %s or later", diag.Excerpt(c.version, diag.MaxExcerpt), c.command, op.since)
 	}
-	if err := c.conf.readKeys(op.permissive); err != nil {
+	if err := c.conf.ReadKeys(op.permissive); err != nil {
 		return err
 	}
 	t := &c.conf.Attachment
 	t.ContainerID, t.Netns, t.Interface = c.getenv("CNI_CONTAINERID"), c.getenv("CNI_NETNS"), c.getenv("CNI_IFNAME")
 	t.Root, t.Log, t.Program, t.Release, t.Reached = c.Host, c.Stderr, "jackfield-cni", c.releaseAddresses, c.reached
-	if err := c.conf.applyLocations(op.permissive); err != nil {
+	if err := c.conf.ApplyLocations(op.permissive); err != nil {
 		return err
 	}
 	if c.getenv(nestedMark) != "" {
@@ -205,9 +203,9 @@ func (c *call) versionInfo() error {
 	out := struct {
 		Version   string   `json:"cniVersion"`
 		Supported []string `json:"supportedVersions"`
-	}{versions[len(versions)-1], versions}
+	}{network.Versions[len(network.Versions)-1], network.Versions}
 	if len(data) > 0 {
-		root, err := parseJSONObject("the version info", data)
+		root, err := network.ParseObject("the version info", data)
 		if err != nil {
 			return err
 		}

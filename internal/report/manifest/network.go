@@ -10,9 +10,9 @@ import (
 
 	"github.com/containerd/errdefs"
 
-	"github.com/jackfield/jackfield/internal/adapter/cni"
 	"github.com/jackfield/jackfield/internal/base/diag"
 	"github.com/jackfield/jackfield/internal/config/policy"
+	"github.com/jackfield/jackfield/internal/port/network"
 )
 
 const networkKind = "NetworkAttachmentDefinition"
@@ -32,8 +32,8 @@ func (o *Objects) addNetwork(data json.RawMessage, x *object) {
 	var definition struct{ Spec struct{ Config string } }
 	err := json.Unmarshal(data, &definition)
 	if err == nil && definition.Spec.Config != "" {
-		var read cni.Network
-		read, err = cni.ReadNetwork(definition.Spec.Config, x.Metadata.Name)
+		var read network.Network
+		read, err = network.Read(definition.Spec.Config, x.Metadata.Name)
 		n.Plugins, n.Ports = read.Plugins, read.Ports
 	}
 	if err != nil {

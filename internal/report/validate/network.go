@@ -11,16 +11,16 @@ import (
 
 	"github.com/containerd/errdefs"
 
-	"github.com/jackfield/jackfield/internal/adapter/cni"
 	"github.com/jackfield/jackfield/internal/base/diag"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
+	"github.com/jackfield/jackfield/internal/port/network"
 	"github.com/jackfield/jackfield/internal/report/manifest"
 )
 
 // checkNetwork checks a CNI configuration file, of one plugin or of a list, as jackfield-cni does. Other plugins' keys are
 // theirs to check.
 func checkNetwork(t text) (content string, found diag.List) {
-	n, err := cni.ReadNetwork(string(t.data), "")
+	n, err := network.Read(string(t.data), "")
 	if err != nil {
 		return "", diag.List{{File: t.name, Severity: diag.SeverityError, Rule: diag.ErrorText(err)}}
 	}
@@ -49,9 +49,9 @@ func CheckNetworks(host hostfs.Root, dir string) (own int, faults []NetworkFault
 		}
 		file := path.Join(dir, name)
 		data, err := host.ReadFile(file, maxSize)
-		var n cni.Network
+		var n network.Network
 		if err == nil {
-			n, err = cni.ReadNetwork(string(data), "")
+			n, err = network.Read(string(data), "")
 		}
 		if n.Plugins > 0 {
 			own++

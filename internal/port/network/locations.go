@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cni
+package network
 
 import (
 	"maps"
 	"path"
 	"slices"
+
+	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/jackfield/jackfield/internal/base/diag"
 	"github.com/jackfield/jackfield/internal/base/reserved"
@@ -24,9 +26,9 @@ var defaultLocations = map[string]string{
 	"deviceInfoDir": deviceinfo.DefaultCNIDir, "configFile": config.DefaultPath, "socketDirSize": "",
 }
 
-// applyLocations sets the locations that the network chooses, or refuses them. permissive is for DEL and GC: ADD refused
+// ApplyLocations sets the locations that the network chooses, or refuses them. permissive is for DEL and GC: ADD refused
 // a network with an unlisted location, so nothing exists there, and the location is ignored.
-func (c *conf) applyLocations(permissive bool) error {
+func (c *Config) ApplyLocations(permissive bool) error {
 	c.SocketDirSize, c.ConfigFile = 0, config.DefaultPath
 	for _, key := range slices.Sorted(maps.Keys(c.chosen)) {
 		text := c.chosen[key]
@@ -48,7 +50,7 @@ func (c *conf) applyLocations(permissive bool) error {
 	return nil
 }
 
-func (c *conf) setLocation(key, text string) {
+func (c *Config) setLocation(key, text string) {
 	switch key {
 	case "configFile", "socketDirSize":
 		c.SetValue(key, text)
@@ -57,15 +59,15 @@ func (c *conf) setLocation(key, text string) {
 	}
 }
 
-func (c *conf) unlistedLocation(key, text string) error {
-	return attach.Fail(codeConfig, "invalid network configuration: "+key+": "+diag.Quote(text),
+func (c *Config) unlistedLocation(key, text string) error {
+	return attach.Fail(types.ErrInvalidNetworkConfig, "invalid network configuration: "+key+": "+diag.Quote(text),
 		"%sinvalid value %s: a network can choose only a location that the node's configuration lists: remove %s from the network, or add the value to %s of %s",
 		c.Place(key), diag.Quote(text), key, config.LocationList(key), config.DefaultPath)
 }
 
 // mayHaveRecord reports whether the directory that the network chooses for records has one of the attachment. GC has no
 // attachment, and the directory may have records of others.
-func (c *conf) mayHaveRecord() bool {
+func (c *Config) mayHaveRecord() bool {
 	dir := c.chosen["stateDir"]
 	if c.ContainerID == "" {
 		return dir != ""

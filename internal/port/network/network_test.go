@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cni
+package network
 
 import (
 	"strings"
@@ -13,7 +13,7 @@ import (
 
 const listHead = "{\"cniVersion\": \"1.0.0\", \"name\": \"n\",\n \"plugins\": [{\"type\": \"bridge\"},\n  "
 
-func TestReadNetworkReadsListsAsADDDoes(t *testing.T) {
+func TestReadReadsListsAsADDDoes(t *testing.T) {
 	const port = `{"type": "jackfield-cni", "vswitch": "ovs0", "vlan": 7, "device": {"type": "vhost-user", "mode": "server"}}`
 	for text, want := range map[string]Network{
 		`{"type": "bridge", "brigde": 1}`:                                             {},
@@ -22,7 +22,7 @@ func TestReadNetworkReadsListsAsADDDoes(t *testing.T) {
 		`{"cniVersions": ["0.2.0", "1.0.0"], "name": "n", "plugins": [` + port + `, ` + port + `]}`: {Plugins: 2,
 			Ports: []policy.Port{{Switch: "ovs0", VLAN: 7}, {Switch: "ovs0", VLAN: 7}}},
 	} {
-		got, err := ReadNetwork(text, "net")
+		got, err := Read(text, "net")
 		if d := cmp.Diff(want, got); d != "" || err != nil {
 			t.Errorf("%s: %v, -want +got\n%s", text, err, d)
 		}
@@ -30,7 +30,7 @@ func TestReadNetworkReadsListsAsADDDoes(t *testing.T) {
 }
 
 // Lines and columns are those of the whole text, also in a list.
-func TestReadNetworkReportsFaultsWithPlace(t *testing.T) {
+func TestReadReportsFaultsWithPlace(t *testing.T) {
 	for text, want := range map[string]string{
 		listHead + `{"type": "jackfield-cni", "vlan": 4095}]}`:                                       "line 3, column 37: vlan",
 		listHead + `{"type": "jackfield-cni", "brigde": "é"}]}`:                                      "did you mean bridge?",
@@ -41,7 +41,7 @@ func TestReadNetworkReportsFaultsWithPlace(t *testing.T) {
 		`[]`: "must be an object",
 		``:   "the text is empty",
 	} {
-		if _, err := ReadNetwork(text, "net"); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Read(text, "net"); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, must contain %q", text, err, want)
 		}
 	}

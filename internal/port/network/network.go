@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cni
+package network
 
 import (
 	"slices"
 	"strings"
 
-	"github.com/jackfield/jackfield/internal/base/diag"
 	"github.com/jackfield/jackfield/internal/base/jsontree"
 	"github.com/jackfield/jackfield/internal/config/policy"
-	"github.com/jackfield/jackfield/internal/port/attach"
 )
 
 // PluginType is the type of this plugin in the configuration of a network.
@@ -21,11 +19,11 @@ type Network struct {
 	Ports   []policy.Port // that ADD creates; without a bridge, the vswitch's default decides
 }
 
-// ReadNetwork reads the configuration of a network, which is one plugin or a list of plugins, and checks the plugins of
+// Read reads the configuration of a network, which is one plugin or a list of plugins, and checks the plugins of
 // this type as ADD does. defaultName is the name of a network whose configuration has none: Multus adds the name of the
 // NetworkAttachmentDefinition.
-func ReadNetwork(text, defaultName string) (n Network, err error) {
-	root, err := parseJSONObject("the network configuration", []byte(text))
+func Read(text, defaultName string) (n Network, err error) {
+	root, err := ParseObject("the network configuration", []byte(text))
 	if err != nil {
 		return n, err
 	}
@@ -40,7 +38,7 @@ func ReadNetwork(text, defaultName string) (n Network, err error) {
 			continue
 		}
 		n.Plugins++
-		c, err := parseHeader([]byte(blankAround(text, node)))
+		c, err := ParseHeader([]byte(blankAround(text, node)))
 		if err == nil {
 			err = c.readInNetwork(root, isList, defaultName)
 		}
@@ -55,24 +53,24 @@ func ReadNetwork(text, defaultName string) (n Network, err error) {
 }
 
 // readInNetwork reads the keys of a plugin. libcni sets its version and name to those of the list.
-func (c *conf) readInNetwork(root *jsontree.Node, isList bool, defaultName string) error {
+func (c *Config) readInNetwork(root *jsontree.Node, isList bool, defaultName string) error {
 	if isList {
-		c.Network, c.version = textOf(root.Member("name")), newestOf(root)
+		c.Network, c.Version = textOf(root.Member("name")), newestOf(root)
 	}
 	if c.Network == "" {
 		c.Network = defaultName
 	}
-	if err := checkVersion(c.version); err != nil {
+	if err := CheckVersion(c.Version); err != nil {
 		return err
 	}
-	return c.readKeys(false)
+	return c.ReadKeys(false)
 }
 
 // newestOf returns the version in which libcni runs the plugins of a list: the newest supported one of cniVersions,
 // which has precedence, or cniVersion.
 func newestOf(list *jsontree.Node) string {
 	if all := list.Member("cniVersions"); all != nil {
-		for _, v := range slices.Backward(versions) {
+		for _, v := range slices.Backward(Versions) {
 			if slices.ContainsFunc(all.Children, func(n *jsontree.Node) bool { return n.Text == v }) {
 				return v
 			}
@@ -97,13 +95,4 @@ func blankAround(text string, n *jsontree.Node) string {
 		return ' '
 	}, text[:n.Start])
 	return blank + text[n.Start:n.End]
-}
-
-// checkVersion checks the version of a configuration.
-func checkVersion(version string) error {
-	if slices.Contains(versions, version) {
-		return nil
-	}
-	return attach.Fail(codeVersion, "incompatible CNI versions", "the configuration has version %q, the plugin supports %s",
-		diag.Excerpt(version, diag.MaxExcerpt), strings.Join(versions, ", "))
 }

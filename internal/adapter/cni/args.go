@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cni
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/containernetworking/cni/pkg/types"
+
+	"github.com/jackfield/jackfield/internal/base/diag"
+	"github.com/jackfield/jackfield/internal/base/name"
+	"github.com/jackfield/jackfield/internal/port/network"
+	"github.com/jackfield/jackfield/internal/source/attachment"
+)
+
+// kubernetesArgs are the keys of CNI_ARGS that Kubernetes' runtimes and Multus set.
+var kubernetesArgs = []string{"K8S_POD_NAMESPACE", "K8S_POD_NAME", "K8S_POD_INFRA_CONTAINER_ID", "K8S_POD_UID"}
+
+// cniArgs are the arguments of CNI_ARGS that this plugin uses.
+type cniArgs struct {
+	namespace, pod string
+	ips            []string // IP: <ip>[/<prefix>], comma-separated as for the IPAM plugin static
+	mac            string   // MAC
+}
+
+// parseArgs parses CNI_ARGS (conventions, CNI_ARGS): pairs separated by semicolons. An unknown key is an error
+// unless IgnoreUnknown is set.
+func (p *Plugin) parseArgs() (cniArgs, error) {
+	var (
+		a       cniArgs
+		ignore  types.UnmarshallableBool
+		unknown []string
+	)
+	bad := func(pair, want string) (cniArgs, error) {
+		return a, p.environment("CNI_ARGS", want+"; found "+diag.Excerpt(pair, diag.MaxExcerpt))
+	}
+	for pair := range strings.SplitSeq(p.getenv("CNI_ARGS"), ";") {
+		if pair == "" {
+			continue
+		}
+		key, v, ok := strings.Cut(pair, "=")
+		if !ok || key == "" {
+			return bad(pair, "KEY=VALUE pairs separated by semicolons")
+		}
+		switch {
+		case key == "IgnoreUnknown":
+			if ignore.UnmarshalText([]byte(v)) != nil {
+				return bad(pair, "IgnoreUnknown=true or false")
+			}
+		case key == "K8S_POD_NAMESPACE":
+			if a.namespace = v; v != "" && !name.IsLabel(v) {
+				return bad(pair, "K8S_POD_NAMESPACE with the name of a namespace")
+			}
+		case key == "K8S_POD_NAME":
+			a.pod = v
+		case key == "IP":
+			a.ips = nil
+			if v != "" {
+				a.ips = strings.Split(v, ",")
+			}
+		case key == "MAC":
+			a.mac = v
+		case !slices.Contains(kubernetesArgs, key):
+			unknown = append(unknown, pair)
+		}
+	}
+	if len(unknown) > 0 && !bool(ignore) {
+		return bad(strings.Join(unknown, ";"), "only known keys, or IgnoreUnknown=true")
+	}
+	for _, ip := range a.ips {
+		if !network.IsIP(ip) {
+			return bad("IP="+ip, "comma-separated IP addresses, with or without prefix length")
+		}
+	}
+	if a.mac != "" {
+		mac, want := attachment.ParseMAC(a.mac)
+		if want != "" {
+			return bad("MAC="+a.mac, want)
+		}
+		a.mac = mac
+	}
+	return a, nil
+}
