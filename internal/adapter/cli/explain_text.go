@@ -13,6 +13,7 @@ import (
 	"github.com/jackfield/jackfield/internal/edit"
 	"github.com/jackfield/jackfield/internal/engine"
 	"github.com/jackfield/jackfield/internal/report/explain"
+	"github.com/jackfield/jackfield/pkg/deviceinfo"
 	"github.com/jackfield/jackfield/pkg/devices"
 )
 
@@ -132,7 +133,7 @@ func (t *explainText) writeReason(err error, it *engine.Item) {
 		err = request.Err
 	}
 	switch e := err.(type) {
-	case diag.List, *diag.Diagnostic:
+	case deviceinfo.FieldErrors, *deviceinfo.FieldError, diag.List, *diag.Diagnostic:
 		for _, d := range diag.All("", err) {
 			known := *d
 			if known.File == it.File {
