@@ -98,6 +98,7 @@ func (q *statusQuery) awaitConfig(ctx context.Context, host hostfs.Root) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, q.wait)
 	defer cancel()
+	var reason error // of the last attempt that the end of the time did not interrupt
 	for {
 		node, err := status.Find(ctx, host, config.StateDirs(host, q.host.configFile))
 		switch {
@@ -108,10 +109,13 @@ func (q *statusQuery) awaitConfig(ctx context.Context, host hostfs.Root) error {
 		case err == nil:
 			err = fmt.Errorf("in force is %s of %s", cmp.Or(node.Config.File, "the default"), node.Config.Since.Format(time.RFC3339))
 		}
+		if reason == nil || ctx.Err() == nil {
+			reason = err
+		}
 		select {
 		case <-time.After(q.interval):
 		case <-ctx.Done():
-			q.env.message("jackfield-nri does not run with %s after %v: %v", cmp.Or(cfg.File(), "the defaults"), q.wait, err)
+			q.env.message("jackfield-nri does not run with %s after %v: %v", cmp.Or(cfg.File(), "the defaults"), q.wait, reason)
 			return errAnswerNo
 		}
 	}
