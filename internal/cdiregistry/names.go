@@ -16,7 +16,6 @@ const (
 	maxVendor          = 253 // CDI, "Kind": the prefix, a DNS subdomain
 	maxClass           = 63  // CDI, "Kind": the name
 	maxAnnotationBytes = 256 << 10
-	maxInterface       = 15 // linux/if.h, IFNAMSIZ less the NUL
 )
 
 // checkKind returns why a text is not "vendor/class" by the rules of CDI, or nil.

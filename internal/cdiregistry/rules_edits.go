@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackfield/jackfield/internal/base/jsontree"
 	"github.com/jackfield/jackfield/internal/base/mountopt"
+	"github.com/jackfield/jackfield/internal/edit/cdiedits"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 
@@ -57,14 +58,14 @@ func (c *checker) checkDeviceNode(n *jsontree.Node, d *specs.DeviceNode) {
 	if d.Permissions != "none" && strings.Trim(d.Permissions, "rwm") != "" {
 		c.reject(n.Member("permissions"), "permissions", `must be made of r, w and m, or be "none"`)
 	}
-	c.addRef(n.Member(key), key, func(host hostfs.Root) *Diagnostic { return CheckNode(host, d) })
+	c.addRef(n.Member(key), key, func(host hostfs.Root) *Diagnostic { return cdiedits.CheckNode(host, d) })
 }
 
 // checkFileMode accepts the type bits of stat(2) that agree with the node's type, and warns of all bits that a device
 // node does not have.
 func (c *checker) checkFileMode(n *jsontree.Node, d *specs.DeviceNode) {
 	const decimal = "; a decimal number is not octal: 438 is octal 0666, 432 is 0660"
-	bits := modeType(d.FileMode)
+	bits := cdiedits.ModeType(d.FileMode)
 	nodeType := strings.Replace(d.Type, "u", "c", 1)
 	switch mode := uint32(*d.FileMode); {
 	case bits == "?":
@@ -72,7 +73,7 @@ func (c *checker) checkFileMode(n *jsontree.Node, d *specs.DeviceNode) {
 	case bits != "" && nodeType != "" && bits != nodeType:
 		c.reject(n, "fileMode", fmt.Sprintf("is octal %04o, with the type bits of %s, but the type is %s: must be permission bits", mode, bits, d.Type))
 	case bits != "":
-		c.addWarning(n, "fileMode", fmt.Sprintf("is octal %04o, with the type bits of %s: only its permission bits count, octal %04o", mode, bits, mode&permissionMask))
+		c.addWarning(n, "fileMode", fmt.Sprintf("is octal %04o, with the type bits of %s: only its permission bits count, octal %04o", mode, bits, mode&cdiedits.PermissionMask))
 	case mode > 0o777:
 		c.addWarning(n, "fileMode", fmt.Sprintf("is octal %04o, with bits that mean nothing on a device node", mode)+decimal)
 	}
@@ -81,8 +82,8 @@ func (c *checker) checkFileMode(n *jsontree.Node, d *specs.DeviceNode) {
 func (c *checker) checkNetDevice(n *jsontree.Node, d *specs.LinuxNetDevice) {
 	c.requireText(n, "hostInterfaceName", d.HostInterfaceName)
 	c.requireText(n, "name", d.Name)
-	c.addRef(n.Member("hostInterfaceName"), "hostInterfaceName", func(host hostfs.Root) *Diagnostic { return CheckInterface(host, d.HostInterfaceName) })
-	c.addRef(n.Member("name"), "name", func(hostfs.Root) *Diagnostic { return checkInterfaceName(d.Name) })
+	c.addRef(n.Member("hostInterfaceName"), "hostInterfaceName", func(host hostfs.Root) *Diagnostic { return cdiedits.CheckInterface(host, d.HostInterfaceName) })
+	c.addRef(n.Member("name"), "name", func(hostfs.Root) *Diagnostic { return cdiedits.CheckInterfaceName(d.Name) })
 }
 
 func (c *checker) checkHook(n *jsontree.Node, h *specs.Hook) {
@@ -91,7 +92,7 @@ func (c *checker) checkHook(n *jsontree.Node, h *specs.Hook) {
 		c.reject(n.Member("hookName"), "hookName", "must be one of "+strings.Join(hookNames, ", "))
 	}
 	c.requireAbsolute(n, "path", h.Path)
-	c.addRef(n.Member("path"), "path", func(host hostfs.Root) *Diagnostic { return CheckHook(host, h.Path) })
+	c.addRef(n.Member("path"), "path", func(host hostfs.Root) *Diagnostic { return cdiedits.CheckHook(host, h.Path) })
 }
 
 func (c *checker) checkMount(n *jsontree.Node, m *specs.Mount) {
@@ -102,7 +103,7 @@ func (c *checker) checkMount(n *jsontree.Node, m *specs.Mount) {
 	// The source of a mount that is no bind mount need not be a path: "tmpfs".
 	if bind || slices.Contains([]string{"", "bind", "rbind", "none"}, m.Type) {
 		c.requireAbsolute(n, "hostPath", m.HostPath)
-		c.addRef(n.Member("hostPath"), "hostPath", func(host hostfs.Root) *Diagnostic { return CheckMountSource(host, m.HostPath) })
+		c.addRef(n.Member("hostPath"), "hostPath", func(host hostfs.Root) *Diagnostic { return cdiedits.CheckMountSource(host, m.HostPath) })
 		if c.withRefs && !bind {
 			c.addWarning(n, "options", `has neither "bind" nor "rbind": runc then fails to make the bind mount`)
 		}

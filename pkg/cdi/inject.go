@@ -11,9 +11,9 @@ import (
 	"github.com/containerd/errdefs"
 	rspec "github.com/opencontainers/runtime-spec/specs-go"
 
-	"github.com/jackfield/jackfield/internal/deliver/oci"
 	"github.com/jackfield/jackfield/internal/edit"
 	"github.com/jackfield/jackfield/internal/edit/cdiedits"
+	"github.com/jackfield/jackfield/internal/edit/oci"
 )
 
 // Inject adds the edits of devices to an OCI spec: the edits of each spec file once, before

@@ -35,18 +35,12 @@ var layers = [][]string{
 	{"internal/port"},
 	{"internal/engine", "internal/deliver"},
 	{"internal/source"},
-	{"internal/edit"},
 	{"internal/config"},
 	{"pkg"},
 	{"internal/cdiregistry"},
+	{"internal/edit"},
 	{"internal/host"},
 	{"internal/base"},
-}
-
-// exceptions are the imports against the order of the layers. The aim is none.
-var exceptions = []string{
-	"pkg/cdi -> internal/deliver/oci",                               // edits in a config.json
-	"pkg/cdi -> internal/edit", "pkg/cdi -> internal/edit/cdiedits", // edits of a CDI device
 }
 
 // onlyTests are packages that only tests import.
@@ -60,7 +54,7 @@ var portable = map[string][]string{
 }
 
 // pure are the packages that change nothing on the host.
-var pure = []string{"internal/engine", "internal/deliver/nri", "internal/deliver/oci"}
+var pure = []string{"internal/engine", "internal/deliver/nri", "internal/edit", "internal/edit/cdiedits", "internal/edit/oci"}
 
 // layerOf returns the index of the layer that a package belongs to, and its folder.
 func layerOf(name string) (layer int, folder string) {
@@ -104,23 +98,13 @@ func listPackages(t *testing.T) []pkg {
 }
 
 func TestImportsFollowLayers(t *testing.T) {
-	used := map[string]bool{}
 	for _, p := range listPackages(t) {
 		from := strings.TrimPrefix(p.ImportPath, module)
 		for _, imp := range p.Imports {
 			to, ours := strings.CutPrefix(imp, module)
-			if edge := from + " -> " + to; slices.Contains(exceptions, edge) {
-				used[edge] = true
-				continue
-			}
 			if fault := importFault(from, to, ours); fault != "" {
 				t.Errorf("%s imports %s: %s", from, imp, fault)
 			}
-		}
-	}
-	for _, edge := range exceptions {
-		if !used[edge] {
-			t.Errorf("the exception %q is not needed", edge)
 		}
 	}
 }

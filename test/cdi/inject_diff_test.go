@@ -18,7 +18,7 @@ import (
 	upstream "tags.cncf.io/container-device-interface/pkg/cdi"
 
 	"github.com/jackfield/jackfield/internal/config"
-	"github.com/jackfield/jackfield/internal/deliver/oci"
+	"github.com/jackfield/jackfield/internal/edit/oci"
 	"github.com/jackfield/jackfield/internal/engine"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/test/ocivalid"

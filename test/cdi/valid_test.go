@@ -10,9 +10,9 @@ import (
 	"github.com/jackfield/jackfield/test/ocivalid"
 )
 
-// runtime-tools accepts the golden files of internal/deliver/oci.
+// runtime-tools accepts the golden files of internal/edit/oci.
 func TestGoldenConfigsAreValid(t *testing.T) {
-	dir := filepath.Join("..", "..", "internal", "deliver", "oci", "testdata")
+	dir := filepath.Join("..", "..", "internal", "edit", "oci", "testdata")
 	read := func(file string) []byte {
 		text, err := os.ReadFile(file)
 		if err != nil {

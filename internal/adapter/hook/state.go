@@ -12,7 +12,7 @@ import (
 
 	"github.com/jackfield/jackfield/internal/base/diag"
 	"github.com/jackfield/jackfield/internal/base/jsontree"
-	"github.com/jackfield/jackfield/internal/deliver/oci"
+	"github.com/jackfield/jackfield/internal/edit/oci"
 )
 
 // maxInput bounds standard input and a bundle's config.json, in bytes. Those of Kubernetes have some

@@ -8,7 +8,6 @@ import (
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/jackfield/jackfield/internal/base/diag"
-	"github.com/jackfield/jackfield/internal/cdiregistry"
 	"github.com/jackfield/jackfield/internal/edit"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
@@ -75,7 +74,7 @@ func (a *Adder) Add(e *specs.ContainerEdits, origin edit.Origin) error {
 // the host that contradicts them is an error.
 func (a *Adder) complete(n *specs.DeviceNode, origin edit.Origin) (*edit.Device, error) {
 	completed := *n
-	if fault := cdiregistry.CompleteNode(a.Host, &completed); fault != nil && !fault.IsWarning() {
+	if fault := completeNode(a.Host, &completed); fault != nil && !fault.IsWarning() {
 		return nil, inHostPath(fault, completed.HostPath, origin)
 	}
 	d := &edit.Device{Path: n.Path, HostPath: completed.HostPath, Type: completed.Type, Major: completed.Major, Minor: completed.Minor,

@@ -3,11 +3,16 @@
 package cdiedits
 
 import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/jackfield/jackfield/internal/base/diag"
 	"github.com/jackfield/jackfield/internal/base/mountopt"
-	"github.com/jackfield/jackfield/internal/cdiregistry"
 	"github.com/jackfield/jackfield/internal/edit"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
@@ -28,16 +33,16 @@ func CheckHost(host hostfs.Root, set *edit.Set) diag.List {
 	for i := range set.Devices {
 		if d := &set.Devices[i]; d.Origin.Source == edit.CDI {
 			n := specs.DeviceNode{Path: d.Path, HostPath: d.HostPath, Type: d.Type, Major: d.Major, Minor: d.Minor}
-			add(cdiregistry.CheckNode(host, &n), d.HostPath, d.Origin)
+			add(CheckNode(host, &n), d.HostPath, d.Origin)
 		}
 	}
 	for _, m := range set.Mounts {
 		if (m.Origin.Source == edit.CDI || m.Origin.Source == edit.Injector) && isBind(&m) {
-			add(cdiregistry.CheckMountSource(host, m.Source), m.Source, m.Origin)
+			add(CheckMountSource(host, m.Source), m.Source, m.Origin)
 		}
 	}
 	for _, h := range set.Hooks {
-		add(cdiregistry.CheckHook(host, h.Path), h.Path, h.Origin)
+		add(CheckHook(host, h.Path), h.Path, h.Origin)
 	}
 	return found
 }
@@ -45,4 +50,66 @@ func CheckHost(host hostfs.Root, set *edit.Set) diag.List {
 // isBind reports whether the source of a mount is a path on the host.
 func isBind(m *edit.Mount) bool {
 	return m.Type == "" || m.Type == "bind" || m.Type == "none" || m.Type == "rbind" || mountopt.Parse(m.Options).Bind
+}
+
+// CheckNode is completeNode without a change of the node.
+func CheckNode(host hostfs.Root, n *specs.DeviceNode) *diag.Diagnostic {
+	completed := *n
+	return completeNode(host, &completed)
+}
+
+// CheckMountSource returns why the host path of a bind mount cannot be mounted, or nil. The Rule follows the path.
+func CheckMountSource(host hostfs.Root, hostPath string) *diag.Diagnostic {
+	if _, err := host.Stat(hostPath); err != nil {
+		return missingFile(err)
+	}
+	return nil
+}
+
+// CheckHook returns why the host cannot run the program of a hook, or nil. The Rule follows the path.
+func CheckHook(host hostfs.Root, program string) *diag.Diagnostic {
+	st, err := host.Stat(program)
+	switch {
+	case err != nil:
+		return missingFile(err)
+	case st.Mode&unix.S_IFMT != unix.S_IFREG || st.Mode&0o111 == 0:
+		rule := fmt.Sprintf("is a %s of mode %04o on the host; a hook must be an executable file",
+			hostfs.TypeName(st.Mode), st.Mode&0o7777)
+		return &diag.Diagnostic{Rule: rule, Severity: diag.SeverityError, Kind: errdefs.ErrInvalidArgument}
+	}
+	return nil
+}
+
+func missingFile(err error) *diag.Diagnostic {
+	verb := "read"
+	if errors.Is(err, errdefs.ErrNotFound) {
+		verb = "found"
+	}
+	return &diag.Diagnostic{Rule: "cannot be " + verb + " on the host: " + hostfs.Errno(err).Error(),
+		Hint: "generate the file again if it is out of date", Severity: diag.SeverityError, Kind: err}
+}
+
+// CheckInterface warns of a network interface that the host does not have: an interface leaves the host while a container
+// has it. The Rule follows the name.
+func CheckInterface(host hostfs.Root, name string) *diag.Diagnostic {
+	if d := CheckInterfaceName(name); d != nil {
+		return d
+	}
+	if _, err := host.Stat("/sys/class/net/" + name); err != nil {
+		return &diag.Diagnostic{Rule: "cannot be found among the host's network interfaces: " + hostfs.Errno(err).Error(),
+			Severity: diag.SeverityWarning, Kind: err}
+	}
+	return nil
+}
+
+// maxInterface is IFNAMSIZ of linux/if.h without the NUL.
+const maxInterface = 15
+
+// CheckInterfaceName returns why no network interface can have a name, or nil.
+func CheckInterfaceName(name string) *diag.Diagnostic {
+	if len(name) > maxInterface || name == "." || name == ".." || strings.ContainsAny(name, "/: \t\n\v\f\r") {
+		return &diag.Diagnostic{Rule: `no interface has that name: 1 to 15 bytes without "/", ":" and white space`,
+			Severity: diag.SeverityError, Kind: errdefs.ErrInvalidArgument}
+	}
+	return nil
 }

@@ -6,8 +6,8 @@ import (
 	"path"
 	"strings"
 
-	"github.com/jackfield/jackfield/internal/cdiregistry"
 	"github.com/jackfield/jackfield/internal/config/runtimeconfig"
+	"github.com/jackfield/jackfield/internal/edit/cdiedits"
 )
 
 // installedHooksDirs are where the packages and `make install` put the hook file for Podman.
@@ -24,7 +24,7 @@ func (d *doctor) checkPodman() {
 		d.reportNoPodmanHook(conf)
 		return
 	}
-	if fault := cdiregistry.CheckHook(d.Host, program); fault != nil {
+	if fault := cdiedits.CheckHook(d.Host, program); fault != nil {
 		d.report("podman", Error, "install jackfield-hook, or correct hook.path", "%s has Podman run %s, which %s", file, program, fault.Rule)
 		return
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cdiregistry
+package cdiedits
 
 import (
 	"cmp"
@@ -17,13 +17,13 @@ import (
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 
-// CompleteNode fills in what a spec leaves out of a device node from the node on the host: type, numbers and mode (CDI,
+// completeNode fills in what a spec leaves out of a device node from the node on the host: type, numbers and mode (CDI,
 // "deviceNodes"). Validation and injection both call it, so that they agree. It returns nil, a warning, or why a
 // container cannot get the node; the Rule follows the name of the host path.
 //
 // A spec that sets type and major describes its node in full: the host need not have the node yet. A node that the host
 // has must agree with the spec, because the runtime would create another device under the name.
-func CompleteNode(host hostfs.Root, n *specs.DeviceNode) *Diagnostic {
+func completeNode(host hostfs.Root, n *specs.DeviceNode) *diag.Diagnostic {
 	n.HostPath = cmp.Or(n.HostPath, n.Path)
 	st, err := host.Stat(n.HostPath)
 	if err != nil {
@@ -57,8 +57,8 @@ func CompleteNode(host hostfs.Root, n *specs.DeviceNode) *Diagnostic {
 }
 
 // compareNodes returns how the node of a spec contradicts the host's node.
-func compareNodes(n, onHost *specs.DeviceNode) *Diagnostic {
-	if t := modeType(n.FileMode); t != "" && t != onHost.Type {
+func compareNodes(n, onHost *specs.DeviceNode) *diag.Diagnostic {
+	if t := ModeType(n.FileMode); t != "" && t != onHost.Type {
 		return nodeFault(fmt.Sprintf("is a node of type %s on the host, but the file's fileMode has the type bits of %s", onHost.Type, t),
 			"set fileMode to its permission bits")
 	}
@@ -72,7 +72,7 @@ func compareNodes(n, onHost *specs.DeviceNode) *Diagnostic {
 }
 
 // missingNode is about a node that the host does not have. A warning means that the spec describes the node in full.
-func missingNode(n *specs.DeviceNode, mode uint32, err error, severity diag.Severity) *Diagnostic {
+func missingNode(n *specs.DeviceNode, mode uint32, err error, severity diag.Severity) *diag.Diagnostic {
 	if err == nil {
 		d := nodeFault("is a "+hostfs.TypeName(mode)+" on the host; a device node must be a device or a FIFO", "")
 		d.Severity = severity
@@ -91,12 +91,12 @@ func missingNode(n *specs.DeviceNode, mode uint32, err error, severity diag.Seve
 	default:
 		missing = ", and the file sets no major"
 	}
-	return &Diagnostic{Rule: "cannot be " + verb + " on the host: " + hostfs.Errno(err).Error() + missing,
+	return &diag.Diagnostic{Rule: "cannot be " + verb + " on the host: " + hostfs.Errno(err).Error() + missing,
 		Hint: "load the driver, or generate the file again if it is out of date", Severity: severity, Kind: err}
 }
 
-func nodeFault(rule, hint string) *Diagnostic {
-	return &Diagnostic{Rule: rule, Hint: hint, Severity: diag.SeverityError, Kind: errdefs.ErrInvalidArgument}
+func nodeFault(rule, hint string) *diag.Diagnostic {
+	return &diag.Diagnostic{Rule: rule, Hint: hint, Severity: diag.SeverityError, Kind: errdefs.ErrInvalidArgument}
 }
 
 // nodeText returns type and numbers as far as they are set, such as "c 195:3".
@@ -109,25 +109,26 @@ func nodeText(n *specs.DeviceNode) string {
 
 // Vendors fill fileMode from stat(2), or from Go's os.FileInfo, with the bits of the file type. The OCI runtimes drop
 // these bits.
-const (
-	permissionMask = 0o7777
-	goTypeBits     = os.ModeType | os.ModeSetuid | os.ModeSetgid | os.ModeSticky
-)
+const goTypeBits = os.ModeType | os.ModeSetuid | os.ModeSetgid | os.ModeSticky
+
+// PermissionMask has the bits of a mode that are no type bits.
+const PermissionMask = 0o7777
 
 // permissionBits returns a copy of a mode without other bits.
 func permissionBits(mode *os.FileMode) *os.FileMode {
 	if mode == nil {
 		return nil
 	}
-	return new(*mode & permissionMask)
+	return new(*mode & PermissionMask)
 }
 
-// modeType returns the type of node that the bits of a mode stand for: "" for none, and "?" for another file.
-func modeType(mode *os.FileMode) string {
+// ModeType returns the type of device node that the bits of a mode stand for: "" without type bits, and "?" for the type
+// bits of another file.
+func ModeType(mode *os.FileMode) string {
 	if mode == nil {
 		return ""
 	}
-	bits := *mode &^ permissionMask
+	bits := *mode &^ PermissionMask
 	switch bits &^ (goTypeBits &^ os.ModeType) {
 	case 0:
 		return ""
