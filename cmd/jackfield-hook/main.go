@@ -17,7 +17,8 @@ func main() {
 	debug.SetGCPercent(-1)
 	debug.SetMemoryLimit(256 << 20)
 	time.AfterFunc(hook.Timeout, func() { fail(hook.ErrTimeout) })
-	if err := hook.Run(context.Background(), os.Args[1:], hook.Env{Stdin: os.Stdin, Stdout: os.Stdout, Self: os.Executable}); err != nil {
+	if err := hook.Run(context.Background(), os.Args[1:],
+		hook.Env{Stdin: os.Stdin, Stdout: os.Stdout, Self: os.Executable}); err != nil {
 		fail(err)
 	}
 }

@@ -36,7 +36,8 @@ func expandArguments(list []devices.Device, args []string) (expanded []string, e
 		}
 	}
 	for _, arg := range args {
-		if m := reference.FindStringSubmatch(arg); m != nil && m[0] == arg && !strings.HasPrefix(arg, "$$") && lists[m[1]] != nil {
+		if m := reference.FindStringSubmatch(arg); m != nil && m[0] == arg && !strings.HasPrefix(arg, "$$") &&
+			lists[m[1]] != nil {
 			expanded = append(expanded, lists[m[1]]...)
 			continue
 		}

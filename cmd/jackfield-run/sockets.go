@@ -30,7 +30,8 @@ func waitForSockets(list []devices.Device, limit time.Duration) error {
 			}
 			// The right to connect is granted after a new socket was mounted.
 			if time.Now().After(end) {
-				return fmt.Errorf("the host has not served the socket %s within %v: %w", socket, limit, cmp.Or(err, error(unix.ECONNREFUSED)))
+				return fmt.Errorf("the host has not served the socket %s within %v: %w", socket, limit,
+					cmp.Or(err, error(unix.ECONNREFUSED)))
 			}
 			time.Sleep(pollInterval)
 		}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command jackfield explains what containers would get, validates files, and shows what the node offers. As `jackfield oci-hook` it is jackfield-hook with a
-// client of the kubelet.
+// Command jackfield explains what containers would get, validates files, and shows what the node offers. As `jackfield
+// oci-hook` it is jackfield-hook with a client of the kubelet.
 package main
 
 import (
@@ -28,7 +28,8 @@ func run() int {
 }
 
 func runHook(ctx context.Context, args []string) int {
-	err := hook.Run(ctx, args, hook.Env{Stdin: os.Stdin, Stdout: os.Stdout, Self: hookProgram, Kubelet: kubelet.QueryPod})
+	err := hook.Run(ctx, args, hook.Env{Stdin: os.Stdin, Stdout: os.Stdout, Self: hookProgram,
+		Kubelet: kubelet.QueryPod})
 	if err != nil {
 		hook.PrintError(err)
 	}

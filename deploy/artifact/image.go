@@ -28,7 +28,8 @@ func (b Build) ImageConfig() Config {
 	if b.Commit != "" {
 		labels["org.opencontainers.image.revision"] = b.Commit
 	}
-	return Config{User: "0:0", Env: []string{"PATH=/usr/bin"}, Entrypoint: []string{"/usr/bin/jackfield-nri"}, WorkingDir: "/", Labels: labels}
+	return Config{User: "0:0", Env: []string{"PATH=/usr/bin"}, Entrypoint: []string{"/usr/bin/jackfield-nri"},
+		WorkingDir: "/", Labels: labels}
 }
 
 // ImageFiles are the files of an image with programs from a directory, and the licences of what is in them.
@@ -37,8 +38,10 @@ func ImageFiles(programs string, licenses []File) ([]File, error) {
 		{Name: "dev/", Mode: 0o755}, {Name: "etc/", Mode: 0o755}, {Name: "etc/jackfield/", Mode: 0o755},
 		{Name: "etc/group", Mode: 0o644, Data: []byte("root:x:0:\n")},
 		{Name: "etc/passwd", Mode: 0o644, Data: []byte("root:x:0:0:root:/:/sbin/nologin\n")},
-		{Name: "proc/", Mode: 0o755}, {Name: "run/", Mode: 0o755}, {Name: "sys/", Mode: 0o755}, {Name: "tmp/", Mode: 0o1777},
-		{Name: "usr/", Mode: 0o755}, {Name: "usr/bin/", Mode: 0o755}, {Name: "usr/share/", Mode: 0o755}, {Name: "usr/share/licenses/", Mode: 0o755},
+		{Name: "proc/", Mode: 0o755}, {Name: "run/", Mode: 0o755}, {Name: "sys/", Mode: 0o755},
+		{Name: "tmp/", Mode: 0o1777},
+		{Name: "usr/", Mode: 0o755}, {Name: "usr/bin/", Mode: 0o755}, {Name: "usr/share/", Mode: 0o755},
+		{Name: "usr/share/licenses/", Mode: 0o755},
 		{Name: "usr/share/licenses/jackfield/", Mode: 0o755},
 		{Name: "var/", Mode: 0o755}, {Name: "var/lib/", Mode: 0o755}, {Name: "var/run", Link: "../run"},
 	}

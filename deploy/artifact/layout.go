@@ -113,14 +113,16 @@ func (l *Layout) Manifest(m Manifest) Descriptor {
 
 // Index adds the index of all architectures' images.
 func (l *Layout) Index(images []Descriptor, annotations map[string]string) Descriptor {
-	return l.document(TypeIndex, Index{SchemaVersion: 2, MediaType: TypeIndex, Manifests: images, Annotations: annotations})
+	return l.document(TypeIndex, Index{SchemaVersion: 2, MediaType: TypeIndex, Manifests: images,
+		Annotations: annotations})
 }
 
 // Refer adds a document about a subject, as an artifact that refers to it. name is the document's file name.
 func (l *Layout) Refer(subject Descriptor, mediaType, name string, data []byte) {
 	layer := l.Blob(mediaType, data)
 	layer.Annotations = map[string]string{"org.opencontainers.image.title": name}
-	m := l.Manifest(Manifest{ArtifactType: mediaType, Config: l.Blob(typeEmpty, []byte("{}")), Layers: []Descriptor{layer},
+	m := l.Manifest(Manifest{ArtifactType: mediaType, Config: l.Blob(typeEmpty, []byte("{}")),
+		Layers:      []Descriptor{layer},
 		Subject:     &Descriptor{MediaType: subject.MediaType, Digest: subject.Digest, Size: subject.Size},
 		Annotations: map[string]string{"org.opencontainers.image.created": l.created.Format(time.RFC3339)}})
 	l.top = append(l.top, m)
@@ -128,7 +130,8 @@ func (l *Layout) Refer(subject Descriptor, mediaType, name string, data []byte) 
 
 // Name names a manifest or index in the layout. name has no tag.
 func (l *Layout) Name(d Descriptor, name, tag string) {
-	d.Annotations = map[string]string{"org.opencontainers.image.ref.name": tag, "io.containerd.image.name": name + ":" + tag}
+	d.Annotations = map[string]string{"org.opencontainers.image.ref.name": tag,
+		"io.containerd.image.name": name + ":" + tag}
 	l.top = append([]Descriptor{d}, l.top...)
 }
 

@@ -94,7 +94,8 @@ func (b Build) Licenses(ctx context.Context, programs string) ([]File, error) {
 			return nil, err
 		}
 	}
-	return []File{{Name: "LICENSE", Mode: 0o644, Data: own}, {Name: "THIRD_PARTY_LICENSES", Mode: 0o644, Data: text.Bytes()}}, nil
+	return []File{{Name: "LICENSE", Mode: 0o644, Data: own},
+		{Name: "THIRD_PARTY_LICENSES", Mode: 0o644, Data: text.Bytes()}}, nil
 }
 
 // appendLicenses writes the licences in a directory. Without a directory or a licence it is an error.
@@ -157,7 +158,8 @@ func GoVersion(programs string) (string, error) {
 	found := ""
 	for name, info := range infos {
 		if found != "" && found != info.GoVersion {
-			return "", fmt.Errorf("read Go version of %q: found %s, and another program has %s", name, info.GoVersion, found)
+			return "", fmt.Errorf("read Go version of %q: found %s, and another program has %s", name, info.GoVersion,
+				found)
 		}
 		found = info.GoVersion
 	}

@@ -27,10 +27,12 @@ func (b Build) Programs(ctx context.Context, goarch, dir string) error {
 
 // Build builds programs of a platform in a directory.
 func (b Build) Build(ctx context.Context, goos, goarch, packages, dir string) error {
-	cmd := exec.CommandContext(ctx, "go", "build", "-tags", "grpcnotrace", "-trimpath", "-buildvcs=false", "-ldflags", b.linkerFlags(), "-o", dir+"/", packages)
+	cmd := exec.CommandContext(ctx, "go", "build", "-tags", "grpcnotrace", "-trimpath", "-buildvcs=false", "-ldflags",
+		b.linkerFlags(), "-o", dir+"/", packages)
 	cmd.Dir = b.Source
 	// These variables of the environment change what Go builds.
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+goos, "GOARCH="+goarch, "GOFLAGS=", "GOAMD64=v1", "GOARM64=v8.0", "GOEXPERIMENT=")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+goos, "GOARCH="+goarch, "GOFLAGS=", "GOAMD64=v1",
+		"GOARM64=v8.0", "GOEXPERIMENT=")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build %s for %s/%s: %w\n%s", packages, goos, goarch, err, out)
 	}

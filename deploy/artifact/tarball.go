@@ -43,7 +43,8 @@ func (t *Tarball) Add(f File) {
 	if t.err != nil {
 		return
 	}
-	h := &tar.Header{Name: f.Name, Mode: f.Mode, Size: int64(len(f.Data)), Typeflag: tar.TypeReg, ModTime: t.mtime, Format: tar.FormatPAX}
+	h := &tar.Header{Name: f.Name, Mode: f.Mode, Size: int64(len(f.Data)), Typeflag: tar.TypeReg, ModTime: t.mtime,
+		Format: tar.FormatPAX}
 	switch {
 	case f.Link != "":
 		h.Typeflag, h.Linkname, h.Mode = tar.TypeSymlink, f.Link, 0o777

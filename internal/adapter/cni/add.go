@@ -27,7 +27,8 @@ func (c *call) addAttachment() error {
 	}
 	if c.conf.PrevResult != nil {
 		if c.conf.IPAMType != "" {
-			return c.conf.Unsupported("after another plugin this one adds neither an interface nor addresses: the first plugin does", "ipam")
+			return c.conf.Unsupported("after another plugin this one adds neither an interface nor addresses: the "+
+				"first plugin does", "ipam")
 		}
 		if c.prev, err = c.parsePrevResult(); err != nil {
 			return err
@@ -80,7 +81,8 @@ func (c *call) checkNamespace(first bool) error {
 		return err
 	}
 	if has {
-		return attach.Fail(codeExists, "interface "+name+" of the container already exists", "CNI_NETNS=%q has an interface %q", c.conf.Netns, name)
+		return attach.Fail(codeExists, "interface "+name+" of the container already exists",
+			"CNI_NETNS=%q has an interface %q", c.conf.Netns, name)
 	}
 	return nil
 }
@@ -90,7 +92,8 @@ func (c *call) parsePrevResult() (*types100.Result, error) {
 	n := c.conf.PrevResult
 	r, err := parseResult(n, []byte(c.conf.Text[n.Start:n.End]), c.version)
 	if err != nil {
-		return nil, attach.Fail(codeDecode, "failed to decode prevResult", "%sprevResult: %s", c.conf.Place("prevResult"), diag.Excerpt(decodeProblem(err), diag.MaxExcerpt))
+		return nil, attach.Fail(codeDecode, "failed to decode prevResult", "%sprevResult: %s",
+			c.conf.Place("prevResult"), diag.Excerpt(decodeProblem(err), diag.MaxExcerpt))
 	}
 	return r, nil
 }
@@ -122,14 +125,17 @@ func (c *call) planAddresses(args cniArgs) error {
 	socket := c.conf.Device.IsSocket()
 	switch r := &c.conf.Runtime; {
 	case r.MAC != "" && !socket:
-		return c.conf.Unsupported("the hardware address of a "+string(c.conf.Device.Kind)+" device is set by the plugin that configures the device, not by this one", "runtimeConfig.mac")
+		return c.conf.Unsupported("the hardware address of a "+string(c.conf.Device.Kind)+
+			" device is set by the plugin that configures the device, not by this one", "runtimeConfig.mac")
 	case len(c.conf.Bandwidth) > 0 && !socket:
-		return c.conf.Unsupported("this plugin does not limit the bandwidth of a "+string(c.conf.Device.Kind)+" device", "runtimeConfig.bandwidth")
+		return c.conf.Unsupported("this plugin does not limit the bandwidth of a "+string(c.conf.Device.Kind)+
+			" device", "runtimeConfig.bandwidth")
 	case r.IPRanges && c.conf.IPAMType == "":
 		return c.conf.Unsupported("there is no ipam plugin that could allocate from them", "runtimeConfig.ipRanges")
 	case c.prev != nil && len(r.IPs) > 0:
 		if ip := missingAddress(r.IPs, c.prev); ip != "" {
-			return c.conf.Unsupported("the previous plugins did not assign "+ip+" to the interface, and this plugin assigns none after them", "runtimeConfig.ips")
+			return c.conf.Unsupported("the previous plugins did not assign "+ip+
+				" to the interface, and this plugin assigns none after them", "runtimeConfig.ips")
 		}
 	}
 	c.conf.MAC = c.conf.Runtime.MAC
@@ -141,7 +147,8 @@ func (c *call) planAddresses(args cniArgs) error {
 	if socket {
 		c.conf.MAC = cmp.Or(c.conf.MAC, c.conf.Args.MAC, args.mac)
 	} else if args.mac != "" && c.conf.Args.MAC == "" {
-		return c.environment("CNI_ARGS", "no MAC for a "+string(c.conf.Device.Kind)+" device, whose address this plugin cannot set")
+		return c.environment("CNI_ARGS", "no MAC for a "+string(c.conf.Device.Kind)+
+			" device, whose address this plugin cannot set")
 	}
 	if c.ips = c.conf.Args.IPs; c.ips == nil {
 		c.ips = args.ips
@@ -169,8 +176,10 @@ func (c *call) planAddresses(args cniArgs) error {
 // checkInfoFileName checks that the attachment's names fit the name of a device-info file, and says which of them
 // does not.
 func (c *call) checkInfoFileName(args cniArgs) error {
-	if _, err := deviceinfo.CNIFileName("n", "n", "c", c.conf.Interface); err != nil || !utf8.ValidString(c.conf.Interface) {
-		return c.environment("CNI_IFNAME", "a name in UTF-8 without control characters, because files are named after it")
+	if _, err := deviceinfo.CNIFileName("n", "n", "c", c.conf.Interface); err != nil ||
+		!utf8.ValidString(c.conf.Interface) {
+		return c.environment("CNI_IFNAME", "a name in UTF-8 without control characters, because files are "+
+			"named after it")
 	}
 	if c.conf.InfoFile != "" {
 		return nil
@@ -182,9 +191,11 @@ func (c *call) checkInfoFileName(args cniArgs) error {
 	}
 	key.ContainerID = "c"
 	if _, err := attach.InfoFileName(key, args.namespace); err != nil {
-		return attach.Fail(codeConfig, "invalid network configuration: name", "no device-info file can be named: %v", err)
+		return attach.Fail(codeConfig, "invalid network configuration: name", "no device-info file can be named: %v",
+			err)
 	}
-	return c.environment("CNI_CONTAINERID", fmt.Sprintf("a shorter ID: the device-info file is named after it and network %q, with at most 255 bytes", c.conf.Network))
+	return c.environment("CNI_CONTAINERID", fmt.Sprintf("a shorter ID: the device-info file is named after it and "+
+		"network %q, with at most 255 bytes", c.conf.Network))
 }
 
 // makeResult makes the result of ADD: that of the previous plugin, or one with the addresses of the interface.
@@ -233,7 +244,8 @@ func (c *call) addressesOf(r *types100.Result) (addresses attach.Addresses) {
 	for _, ip := range r.IPs {
 		// After other plugins, addresses belong to the kernel interface. Only those that the runtime requested
 		// from this plugin are the device's too.
-		wanted := c.prev == nil || slices.ContainsFunc(c.conf.Runtime.IPs, func(w string) bool { return sameIP(w, ip.Address) })
+		wanted := c.prev == nil || slices.ContainsFunc(c.conf.Runtime.IPs,
+			func(w string) bool { return sameIP(w, ip.Address) })
 		if !wanted || ip.Interface != nil && *ip.Interface != own {
 			continue
 		}

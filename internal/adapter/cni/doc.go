@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package cni is the CNI plugin. It translates a network configuration, which package network reads, and the runtime's
-// parameters into an attachment of package attach, which creates the socket's directory, the port and the device-info. It implements the CNI
-// specification, versions 0.3.0, 0.3.1, 0.4.0, 1.0.0 and 1.1.0, and the CNI plugin's part of the Device Information
-// Specification (§5.1.2).
+// parameters into an attachment of package attach, which creates the socket's directory, the port and the device-info.
+// It implements the CNI specification, versions 0.3.0, 0.3.1, 0.4.0, 1.0.0 and 1.1.0, and the CNI plugin's part of the
+// Device Information Specification (§5.1.2).
 //
 // Its invariant: DEL, or GC of the network, removes everything that an ADD created, wherever that ADD was stopped,
 // and nothing else.

@@ -22,5 +22,6 @@ const (
 
 // environment returns the error for an environment variable (code 4).
 func (p *Plugin) environment(name, want string) error {
-	return attach.Fail(codeEnvironment, "invalid environment variable "+name, "%s=%q: want %s", name, diag.Excerpt(p.getenv(name), diag.MaxExcerpt), want)
+	return attach.Fail(codeEnvironment, "invalid environment variable "+name, "%s=%q: want %s", name,
+		diag.Excerpt(p.getenv(name), diag.MaxExcerpt), want)
 }

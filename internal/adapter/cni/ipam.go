@@ -29,8 +29,8 @@ import (
 
 const maxResult = 4 << 20
 
-// nestedMark is set in the environment of IPAM plugins. A run of this plugin below one of them would run IPAM again, without
-// end.
+// nestedMark is set in the environment of IPAM plugins. A run of this plugin below one of them would run IPAM again,
+// without end.
 const nestedMark = "JACKFIELD_CNI_NESTED"
 
 // runIPAM runs the IPAM plugin until ctx ends, with this plugin's configuration and environment (§4, Delegated plugin
@@ -39,7 +39,8 @@ const nestedMark = "JACKFIELD_CNI_NESTED"
 func (c *call) runIPAM(ctx context.Context, command string, more ...string) ([]byte, error) {
 	name, dirs := c.conf.IPAMType, c.getenv("CNI_PATH")
 	if dirs == "" {
-		return nil, attach.Fail(codeEnvironment, "required environment variables missing: CNI_PATH", "ipam.type %q must be in one of its directories", name)
+		return nil, attach.Fail(codeEnvironment, "required environment variables missing: CNI_PATH",
+			"ipam.type %q must be in one of its directories", name)
 	}
 	file := findPlugin(name, dirs)
 	if file == "" {
@@ -54,15 +55,18 @@ func (c *call) runIPAM(ctx context.Context, command string, more ...string) ([]b
 		cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
 		cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
 		cmd.WaitDelay = time.Second
-		cmd.Env = slices.Concat(c.Environ, more, []string{"CNI_COMMAND=" + command, nestedMark + "=1"}) // of each name, the last one counts
-		cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(c.conf.Text), &limitedWriter{&out, maxResult}, io.MultiWriter(c.Stderr, said)
+		// of each name, the last one counts
+		cmd.Env = slices.Concat(c.Environ, more, []string{"CNI_COMMAND=" + command, nestedMark + "=1"})
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(c.conf.Text), &limitedWriter{&out,
+			maxResult}, io.MultiWriter(c.Stderr, said)
 		err := cmd.Run()
 		if errors.Is(err, unix.ETXTBSY) && try < 5 { // the executable is being replaced
 			time.Sleep(200 * time.Millisecond)
 			continue
 		}
 		if err != nil && ctx.Err() != nil {
-			return nil, attach.Fail(types.ErrTryAgainLater, "IPAM plugin "+name+" timed out", "%s exceeded the time limit of the operation", command)
+			return nil, attach.Fail(types.ErrTryAgainLater, "IPAM plugin "+name+" timed out",
+				"%s exceeded the time limit of the operation", command)
 		}
 		if err != nil {
 			return nil, ipamError(command, name, out.Bytes(), said.String(), err)
@@ -96,8 +100,9 @@ func ReleaseRecorded(ctx context.Context, key record.Key, i *record.IPAM, enviro
 		return err
 	}
 	conf.IPAMType = i.Type
-	p := &Plugin{Stderr: stderr, Environ: slices.Concat(environ, []string{"CNI_CONTAINERID=" + key.ContainerID, "CNI_IFNAME=" + key.Interface,
-		"CNI_NETNS=", "CNI_PATH=" + i.Path, "CNI_ARGS=" + i.Args})}
+	p := &Plugin{Stderr: stderr, Environ: slices.Concat(environ,
+		[]string{"CNI_CONTAINERID=" + key.ContainerID, "CNI_IFNAME=" + key.Interface,
+			"CNI_NETNS=", "CNI_PATH=" + i.Path, "CNI_ARGS=" + i.Args})}
 	_, err = (&call{Plugin: p, ctx: ctx, conf: conf, version: conf.Version}).runIPAM(ctx, "DEL")
 	return err
 }
@@ -201,11 +206,13 @@ func (c *call) allocateAddresses(ctx context.Context) (*types100.Result, error) 
 func (c *call) parseLease(out []byte) (*types100.Result, error) {
 	result, err := parseResultText(out, c.version)
 	if err != nil {
-		return nil, attach.Fail(codeDecode, "failed to decode the result of IPAM plugin "+c.conf.IPAMType, "%s; its standard output is %s",
+		return nil, attach.Fail(codeDecode, "failed to decode the result of IPAM plugin "+c.conf.IPAMType,
+			"%s; its standard output is %s",
 			diag.Excerpt(decodeProblem(err), diag.MaxExcerpt), diag.QuoteUpTo(string(out), diag.MaxExcerpt))
 	}
 	if len(result.IPs) == 0 {
-		return nil, attach.Fail(codeConfig, "IPAM plugin "+c.conf.IPAMType+" assigned no address", "its result has no ips")
+		return nil, attach.Fail(codeConfig, "IPAM plugin "+c.conf.IPAMType+" assigned no address",
+			"its result has no ips")
 	}
 	if ip := missingAddress(c.conf.Runtime.IPs, result); ip != "" {
 		return nil, c.conf.Unsupported("IPAM plugin "+c.conf.IPAMType+" does not assign "+ip, "runtimeConfig.ips")

@@ -24,7 +24,8 @@ func (c *call) openNetns() (f *os.File, own bool, err error) {
 	fd, err := unix.Open(c.conf.Netns, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
 		if errors.Is(err, unix.ENOENT) {
-			return nil, false, attach.Fail(codeContainer, "container unknown: its network namespace does not exist", "CNI_NETNS=%q: %v", c.conf.Netns, err)
+			return nil, false, attach.Fail(codeContainer, "container unknown: its network namespace does not exist",
+				"CNI_NETNS=%q: %v", c.conf.Netns, err)
 		}
 		return nil, false, c.environment("CNI_NETNS", "a network namespace ("+err.Error()+")")
 	}
@@ -37,7 +38,8 @@ func (c *call) openNetns() (f *os.File, own bool, err error) {
 	return f, own, nil
 }
 
-// checkNetns refuses other files, and the plugin's own namespace. CNI_NETNS_OVERRIDE allows that one, as for other plugins.
+// checkNetns refuses other files, and the plugin's own namespace. CNI_NETNS_OVERRIDE allows that one, as for other
+// plugins.
 func (c *call) checkNetns(fd int) (own bool, err error) {
 	var fs unix.Statfs_t
 	if err := unix.Fstatfs(fd, &fs); err != nil || fs.Type != nsfsMagic {
@@ -48,7 +50,8 @@ func (c *call) checkNetns(fd int) (own bool, err error) {
 	}
 	var theirs, ours unix.Stat_t
 	if err := errors.Join(unix.Fstat(fd, &theirs), unix.Stat("/proc/self/ns/net", &ours)); err != nil {
-		return false, attach.Fail(codeIO, "I/O failure", "compare CNI_NETNS %q with the plugin's own: %v", c.conf.Netns, err)
+		return false, attach.Fail(codeIO, "I/O failure", "compare CNI_NETNS %q with the plugin's own: %v",
+			c.conf.Netns, err)
 	}
 	own = theirs.Dev == ours.Dev && theirs.Ino == ours.Ino
 	if override := c.getenv("CNI_NETNS_OVERRIDE"); own && override != "1" && !strings.EqualFold(override, "true") {

@@ -18,9 +18,9 @@ import (
 // deleteAttachment is DEL (§2).
 func (c *call) deleteAttachment() error { return c.conf.Remove(c.ctx) }
 
-// releaseAddresses runs DEL of an IPAM plugin for an attachment. It is the plugin of the record where the configuration has
-// another one or an unusable one. Without either, no address was allocated: an unusable plugin is only reported, so that
-// DEL succeeds after an ADD that was refused.
+// releaseAddresses runs DEL of an IPAM plugin for an attachment. It is the plugin of the record where the configuration
+// has another one or an unusable one. Without either, no address was allocated: an unusable plugin is only reported, so
+// that DEL succeeds after an ADD that was refused.
 func (c *call) releaseAddresses(key record.Key, recorded *record.IPAM, isDamaged bool) error {
 	usable := c.conf.IPAMFault == nil && findPlugin(c.conf.IPAMType, c.getenv("CNI_PATH")) != ""
 	switch {
@@ -50,7 +50,8 @@ func (c *call) runRelease(key record.Key) error {
 // collectGarbage is GC (§2). Many IPAM plugins do nothing at GC, such as host-local. All implement DEL.
 func (c *call) collectGarbage() error {
 	if !c.conf.ValidGiven {
-		return c.conf.Invalid("cni.dev/valid-attachments", "nothing", "the list of the network's attachments that are still valid")
+		return c.conf.Invalid("cni.dev/valid-attachments", "nothing",
+			"the list of the network's attachments that are still valid")
 	}
 	var leased error
 	if c.conf.IPAMType != "" {
@@ -63,8 +64,8 @@ func (c *call) collectGarbage() error {
 	return attach.JoinErrors(leased, c.conf.CollectGarbage(c.ctx, valid))
 }
 
-// checkStatus is STATUS (§2). The specification has no result of STATUS, and runtimes ignore the one for networks with a
-// vswitch. It is for people.
+// checkStatus is STATUS (§2). The specification has no result of STATUS, and runtimes ignore the one for networks with
+// a vswitch. It is for people.
 func (c *call) checkStatus() error {
 	file, err := c.conf.Status(c.ctx)
 	if err != nil {
@@ -84,8 +85,8 @@ func (c *call) checkStatus() error {
 	}{c.version, file})
 }
 
-// checkAttachment is CHECK (§2). It checks that the device-info file, the socket directory and this plugin's part of the
-// previous result are as ADD left them. Later plugins may have changed the rest.
+// checkAttachment is CHECK (§2). It checks that the device-info file, the socket directory and this plugin's part of
+// the previous result are as ADD left them. Later plugins may have changed the rest.
 func (c *call) checkAttachment() error {
 	if c.conf.PrevResult == nil {
 		return c.conf.Invalid("prevResult", "nothing", "the result of the network's ADD")
@@ -99,7 +100,8 @@ func (c *call) checkAttachment() error {
 	if err != nil {
 		if attach.AsError(err).Code == codeContainer && lost == nil {
 			// codeContainer would mean that no DEL is needed (§5, Error).
-			return attach.Changed("its network namespace is gone", "CNI_NETNS=%q does not exist; DEL removes what ADD made", c.conf.Netns)
+			return attach.Changed("its network namespace is gone",
+				"CNI_NETNS=%q does not exist; DEL removes what ADD made", c.conf.Netns)
 		}
 		return err
 	}
@@ -129,10 +131,12 @@ func (c *call) checkInterface(r *record.Record, prev *types100.Result) error {
 	}
 	have := prev.Interfaces[at]
 	if have.Sandbox != c.conf.Netns {
-		return attach.Changed("prevResult", "interface %q is in %q, not in CNI_NETNS %q", c.conf.Interface, have.Sandbox, c.conf.Netns)
+		return attach.Changed("prevResult", "interface %q is in %q, not in CNI_NETNS %q", c.conf.Interface,
+			have.Sandbox, c.conf.Netns)
 	}
 	if want := c.newInterface(r.Info, ""); have.SocketPath != want.SocketPath || have.PciID != want.PciID {
-		return attach.Changed("prevResult", "interface %q has socketPath %q and pciID %q: must be %q and %q", c.conf.Interface, have.SocketPath, have.PciID, want.SocketPath, want.PciID)
+		return attach.Changed("prevResult", "interface %q has socketPath %q and pciID %q: must be %q and %q",
+			c.conf.Interface, have.SocketPath, have.PciID, want.SocketPath, want.PciID)
 	}
 	return nil
 }

@@ -29,8 +29,8 @@ import (
 // maxConf bounds the network configuration, which contains a previous result of any length.
 const maxConf = 4 << 20
 
-// maxOperationTime bounds every operation but ADD, which the runtime undoes by DEL when it stops waiting. The kubelet waits
-// four minutes for a sandbox.
+// maxOperationTime bounds every operation but ADD, which the runtime undoes by DEL when it stops waiting. The kubelet
+// waits four minutes for a sandbox.
 const maxOperationTime = attach.MaxTimeout
 
 // Plugin is one execution of the plugin. Environ is the environment of the process, NAME=value. The zero Host is
@@ -70,9 +70,12 @@ type operation struct {
 }
 
 var operations = map[string]operation{
-	"ADD":    {required: []string{"CNI_CONTAINERID", "CNI_NETNS", "CNI_IFNAME"}, attachment: true, run: (*call).addAttachment},
-	"DEL":    {required: []string{"CNI_CONTAINERID", "CNI_IFNAME"}, attachment: true, permissive: true, run: (*call).deleteAttachment},
-	"CHECK":  {required: []string{"CNI_CONTAINERID", "CNI_NETNS", "CNI_IFNAME"}, since: "0.4.0", attachment: true, run: (*call).checkAttachment},
+	"ADD": {required: []string{"CNI_CONTAINERID", "CNI_NETNS", "CNI_IFNAME"}, attachment: true,
+		run: (*call).addAttachment},
+	"DEL": {required: []string{"CNI_CONTAINERID", "CNI_IFNAME"}, attachment: true, permissive: true,
+		run: (*call).deleteAttachment},
+	"CHECK": {required: []string{"CNI_CONTAINERID", "CNI_NETNS", "CNI_IFNAME"}, since: "0.4.0", attachment: true,
+		run: (*call).checkAttachment},
 	"STATUS": {since: "1.1.0", run: (*call).checkStatus},
 	"GC":     {required: []string{"CNI_PATH"}, since: "1.1.0", permissive: true, run: (*call).collectGarbage},
 }
@@ -81,7 +84,8 @@ var operations = map[string]operation{
 // says, and returns the error.
 func (p *Plugin) Run(ctx context.Context) error {
 	if p.getenv("CNI_COMMAND") == "" && !p.hasCNIEnvironment() {
-		_, err := fmt.Fprintf(p.Stderr, "%s\njackfield-cni is a CNI plugin. A container runtime runs it for a network configuration.\nCNI protocol versions supported: %s\n",
+		_, err := fmt.Fprintf(p.Stderr, "%s\njackfield-cni is a CNI plugin. A container runtime runs it for a "+
+			"network configuration.\nCNI protocol versions supported: %s\n",
 			buildinfo.Line("jackfield-cni"), strings.Join(network.Versions, ", "))
 		return err
 	}
@@ -138,7 +142,9 @@ func (c *call) dispatch() error {
 		return err
 	}
 	if op.since != "" && isOlder(c.version, op.since) {
-		return attach.Fail(codeVersion, "incompatible CNI versions", "the configuration has version %q; %s needs version %s or later", diag.Excerpt(c.version, diag.MaxExcerpt), c.command, op.since)
+		return attach.Fail(codeVersion, "incompatible CNI versions",
+			"the configuration has version %q; %s needs version %s or later", diag.Excerpt(c.version,
+				diag.MaxExcerpt), c.command, op.since)
 	}
 	if err := c.conf.ReadKeys(op.permissive); err != nil {
 		return err
@@ -153,7 +159,9 @@ func (c *call) dispatch() error {
 		if op.permissive {
 			return nil // ADD was refused
 		}
-		return attach.Fail(codeConfig, "invalid network configuration: ipam", "jackfield-cni was started by the IPAM plugin of its own network: use an IPAM plugin that does not run jackfield-cni")
+		return attach.Fail(codeConfig, "invalid network configuration: ipam",
+			"jackfield-cni was started by the IPAM plugin of its own network: use an IPAM plugin that does not run "+
+				"jackfield-cni")
 	}
 	if c.command != "ADD" {
 		limited, cancel := context.WithTimeout(c.ctx, cmp.Or(c.maxTime, maxOperationTime))
@@ -172,7 +180,8 @@ func (c *call) checkEnvironment(op operation) error {
 		}
 	}
 	if len(missing) > 0 {
-		return attach.Fail(codeEnvironment, "required environment variables missing: "+strings.Join(missing, ", "), "%s needs %s", c.command, strings.Join(op.required, ", "))
+		return attach.Fail(codeEnvironment, "required environment variables missing: "+strings.Join(missing, ", "),
+			"%s needs %s", c.command, strings.Join(op.required, ", "))
 	}
 	if !op.attachment {
 		return nil

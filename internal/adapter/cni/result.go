@@ -155,19 +155,21 @@ func (f *resultFields) check() error {
 			return fmt.Errorf("%s: missing: %w", name, errdefs.ErrInvalidArgument)
 		}
 		if _, err := types.ParseCIDR(n.Text); n.Kind == jsontree.String && err != nil {
-			return fmt.Errorf("%s: invalid value %s: must be an address with its prefix length: %w", name, diag.Quote(n.Text), errdefs.ErrInvalidArgument)
+			return fmt.Errorf("%s: invalid value %s: must be an address with its prefix length: %w", name,
+				diag.Quote(n.Text), errdefs.ErrInvalidArgument)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(f.gateways)) {
 		if n := f.gateways[name]; n != nil && n.Kind == jsontree.String && n.Text != "" && net.ParseIP(n.Text) == nil {
-			return fmt.Errorf("%s: invalid value %s: must be an IP address: %w", name, diag.Quote(n.Text), errdefs.ErrInvalidArgument)
+			return fmt.Errorf("%s: invalid value %s: must be an IP address: %w", name, diag.Quote(n.Text),
+				errdefs.ErrInvalidArgument)
 		}
 	}
 	return nil
 }
 
-// checkParts refuses a result of any version with null, incomplete or invalid addresses and routes. Null would be passed
-// on as an empty address. It returns the version.
+// checkParts refuses a result of any version with null, incomplete or invalid addresses and routes. Null would be
+// passed on as an empty address. It returns the version.
 func checkParts(root *jsontree.Node) (version string, err error) {
 	var result struct {
 		Version    string       `json:"cniVersion"`

@@ -28,7 +28,8 @@ func (h *hook) createRuntime(ctx context.Context, st *rspec.State) (err error) {
 		return err
 	}
 	if st.Pid == 0 {
-		return fmt.Errorf("stage %s: pid: invalid value 0: must be the ID of the container's first process: %w", h.stage, errdefs.ErrInvalidArgument)
+		return fmt.Errorf("stage %s: pid: invalid value 0: must be the ID of the container's first process: %w",
+			h.stage, errdefs.ErrInvalidArgument)
 	}
 	if err := h.execWithKubelet(&s); err != nil {
 		return err
@@ -39,7 +40,8 @@ func (h *hook) createRuntime(ctx context.Context, st *rspec.State) (err error) {
 	}
 	spec := c.Spec()
 	if spec.Root == nil || spec.Root.Path == "" {
-		return fmt.Errorf("read OCI configuration %q: root.path is missing: %w", path.Join(st.Bundle, "config.json"), errdefs.ErrInvalidArgument)
+		return fmt.Errorf("read OCI configuration %q: root.path is missing: %w", path.Join(st.Bundle, "config.json"),
+			errdefs.ErrInvalidArgument)
 	}
 	root := spec.Root.Path
 	if !path.IsAbs(root) {
@@ -92,7 +94,8 @@ func (h *hook) checkUndeliverable(set *edit.Set) error {
 		}
 		return nil
 	}
-	return fmt.Errorf("%w; deliver it at stage precreate (Podman) or through NRI, or set hook.undeliverable: warn in %s to start without it",
+	return fmt.Errorf("%w; deliver it at stage precreate (Podman) or through NRI, or set hook.undeliverable: warn "+
+		"in %s to start without it",
 		errors.Join(list...), cmp.Or(h.cfg.File(), config.DefaultPath))
 }
 

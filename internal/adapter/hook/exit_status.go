@@ -16,7 +16,8 @@ func (e *usageError) Error() string { return e.err.Error() }
 func (e *usageError) Unwrap() error { return e.err }
 
 func usagef(format string, args ...any) error {
-	return &usageError{fmt.Errorf(format+" (run `jackfield-hook --help`): %w", append(args, errdefs.ErrInvalidArgument)...)}
+	return &usageError{fmt.Errorf(format+" (run `jackfield-hook --help`): %w",
+		append(args, errdefs.ErrInvalidArgument)...)}
 }
 
 // ExitStatus returns the exit status of the program for an error of Run: 2 for an error in the command line, 1 for any

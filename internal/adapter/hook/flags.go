@@ -50,7 +50,8 @@ const (
 
 // commandLine returns a program with this hook's flags, for a container and stage.
 func (h *hook) commandLine(args []string, containerID string, stage Stage) []string {
-	for _, f := range []struct{ name, value string }{{"--container-id", containerID}, {"--config", h.configFile}, {"--log", h.logTo}} {
+	for _, f := range []struct{ name, value string }{{"--container-id", containerID}, {"--config", h.configFile},
+		{"--log", h.logTo}} {
 		if f.value != "" {
 			args = append(args, f.name, f.value)
 		}

@@ -33,7 +33,8 @@ func (h *hook) execWithKubelet(s *subject) error {
 		return err
 	}
 	program := filepath.Join(filepath.Dir(self), "jackfield")
-	return fmt.Errorf("ask the kubelet which devices it allocated: run %q, which must be installed beside jackfield-hook: %w", program, h.execProgram(program))
+	return fmt.Errorf("ask the kubelet which devices it allocated: run %q, which must be installed beside "+
+		"jackfield-hook: %w", program, h.execProgram(program))
 }
 
 // execProgram runs program with this hook's standard input and flags. It only returns after an error.

@@ -38,7 +38,8 @@ func openLog(to string) (*logger, error) {
 		}
 		return &logger{fd: fd, syslog: true}, nil
 	}
-	fd, err := unix.Open(to, unix.O_WRONLY|unix.O_APPEND|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0o600)
+	fd, err := unix.Open(to, unix.O_WRONLY|unix.O_APPEND|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC,
+		0o600)
 	if err != nil {
 		return nil, fmt.Errorf("--log: %w", &os.PathError{Op: "open", Path: to, Err: err})
 	}

@@ -74,11 +74,13 @@ func (h *hook) bindDevices(set *edit.Set) error {
 		from := cmp.Or(d.HostPath, d.Path)
 		st, err := h.host.Stat(from)
 		if err != nil {
-			return fmt.Errorf("%s: device node %q: a container with a user namespace can only get nodes that the host has: %w", d.Origin, d.Path, err)
+			return fmt.Errorf("%s: device node %q: a container with a user namespace can only get nodes that the "+
+				"host has: %w", d.Origin, d.Path, err)
 		}
 		major, minor := int64(unix.Major(st.Rdev)), int64(unix.Minor(st.Rdev))
 		if st.Mode&unix.S_IFMT != d.FileType() || d.Type != "p" && (major != d.Major || minor != d.Minor) {
-			return fmt.Errorf("%s: device node %q: a container with a user namespace can only get nodes that the host has; the host's %q is a %s with number %d:%d, not of type %s with %d:%d: %w",
+			return fmt.Errorf("%s: device node %q: a container with a user namespace can only get nodes that the "+
+				"host has; the host's %q is a %s with number %d:%d, not of type %s with %d:%d: %w",
 				d.Origin, d.Path, from, hostfs.TypeName(st.Mode), major, minor, d.Type, d.Major, d.Minor, errdefs.ErrConflict)
 		}
 		if from != d.Path {

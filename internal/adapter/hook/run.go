@@ -25,7 +25,8 @@ import (
 const Timeout = 30 * time.Second
 
 // ErrTimeout reports that the hook did not end within Timeout.
-var ErrTimeout = fmt.Errorf("timed out after %v: a file system of this host is unresponsive (run \"jackfield doctor\")", Timeout)
+var ErrTimeout = fmt.Errorf("timed out after %v: a file system of this host is unresponsive (run "+
+	"\"jackfield doctor\")", Timeout)
 
 // Env is what the process provides.
 type Env struct {
@@ -154,7 +155,8 @@ func (h *hook) resolve(ctx context.Context, req *engine.Request, seesLaterMounts
 
 func (h *hook) resolveOnce(ctx context.Context, req *engine.Request, staged bool) (*engine.Plan, error) {
 	engine, err := engine.New(h.host, h.cfg, engine.Options{
-		Once: true, FindSocketDir: staging.SocketDirFinder(h.host, h.cfg.StateDir, staging.HookOwner), Staged: func() bool { return staged }, Kubelet: h.env.Kubelet,
+		Once: true, FindSocketDir: staging.SocketDirFinder(h.host, h.cfg.StateDir, staging.HookOwner),
+		Staged: func() bool { return staged }, Kubelet: h.env.Kubelet,
 	})
 	if err != nil {
 		return nil, err

@@ -34,7 +34,8 @@ func (h *hook) shouldStage(containerID string, seesLaterMounts bool) (staged boo
 	case mode == staging.ModeDirectory:
 		return false, ""
 	case !seesLaterMounts:
-		return false, "the runtime cuts the container's mounts off from the host's; set linux.rootfsPropagation to \"rslave\" in its configuration, as precreate does"
+		return false, "the runtime cuts the container's mounts off from the host's; set linux.rootfsPropagation to " +
+			"\"rslave\" in its configuration, as precreate does"
 	case mode == staging.ModeMount:
 		return true, ""
 	}
@@ -57,7 +58,8 @@ func seesLaterMounts(spec *rspec.Spec) bool {
 
 // openStore opens the store of the hook's containers.
 func (h *hook) openStore(staged bool) (err error) {
-	opts := staging.Options{Mode: staging.ModeDirectory, Owner: staging.HookOwner, Shared: true, DirectorySize: h.cfg.Sockets.DirectoryBytes()}
+	opts := staging.Options{Mode: staging.ModeDirectory, Owner: staging.HookOwner, Shared: true,
+		DirectorySize: h.cfg.Sockets.DirectoryBytes()}
 	if staged {
 		opts.Mode = staging.Mode(h.cfg.Sockets.Staging)
 	}
@@ -71,7 +73,8 @@ func (h *hook) prepareStaging(c *edit.Container) error {
 		return nil
 	}
 	if h.store.Status().Mode == staging.ModeMount && !staging.RebinderRunning(h.host, h.cfg.StateDir) {
-		h.logLine("warning", "sockets.staging is mount, but no jackfield-nri runs on this node: sockets that the host re-creates are rebound when it starts")
+		h.logLine("warning", "sockets.staging is mount, but no jackfield-nri runs on this node: sockets that the "+
+			"host re-creates are rebound when it starts")
 	}
 	if err := h.store.Prepare(*c); err != nil {
 		return err
@@ -83,7 +86,8 @@ func (h *hook) prepareStaging(c *edit.Container) error {
 // removeStaging removes what was created for a container. What belongs to a pod's sandbox is removed
 // with the sandbox's own container.
 func (h *hook) removeStaging(sandbox, id string) error {
-	store, err := staging.Open(h.host, h.cfg.StateDir, staging.Options{Owner: staging.HookOwner, Shared: true, NoCreate: true})
+	store, err := staging.Open(h.host, h.cfg.StateDir,
+		staging.Options{Owner: staging.HookOwner, Shared: true, NoCreate: true})
 	if err != nil {
 		return err
 	}

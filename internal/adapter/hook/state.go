@@ -29,11 +29,14 @@ func parseState(text []byte) (*rspec.State, error) {
 	case s.Version == "":
 		return nil, fmt.Errorf("ociVersion is missing: %w", errdefs.ErrInvalidArgument)
 	case !validID(s.ID):
-		return nil, fmt.Errorf("id: invalid value %s: must be 1 to 1024 printable characters without a slash: %w", diag.Quote(s.ID), errdefs.ErrInvalidArgument)
+		return nil, fmt.Errorf("id: invalid value %s: must be 1 to 1024 printable characters without a slash: %w",
+			diag.Quote(s.ID), errdefs.ErrInvalidArgument)
 	case s.Pid < 0:
-		return nil, fmt.Errorf("pid: invalid value %d: must be the ID of the container's first process: %w", s.Pid, errdefs.ErrInvalidArgument)
+		return nil, fmt.Errorf("pid: invalid value %d: must be the ID of the container's first process: %w", s.Pid,
+			errdefs.ErrInvalidArgument)
 	case !path.IsAbs(s.Bundle):
-		return nil, fmt.Errorf("bundle: invalid value %s: must be an absolute path: %w", diag.Quote(s.Bundle), errdefs.ErrInvalidArgument)
+		return nil, fmt.Errorf("bundle: invalid value %s: must be an absolute path: %w", diag.Quote(s.Bundle),
+			errdefs.ErrInvalidArgument)
 	}
 	return s, nil
 }
@@ -60,7 +63,8 @@ func detectStage(text []byte) (Stage, error) {
 	case input.ID == nil && input.Version != "" && (input.Process != nil || input.Root != nil):
 		return Precreate, nil
 	case input.ID == nil:
-		return "", fmt.Errorf("read standard input: neither a container's state nor an OCI configuration; an OCI runtime runs this program: %w", errdefs.ErrInvalidArgument)
+		return "", fmt.Errorf("read standard input: neither a container's state nor an OCI configuration; an OCI "+
+			"runtime runs this program: %w", errdefs.ErrInvalidArgument)
 	case input.Status == "stopped":
 		return Poststop, nil
 	}

@@ -48,7 +48,8 @@ func appendToRuntimeLog(pid int, text string) {
 	if file == "" {
 		return
 	}
-	fd, err := unix.Open(file, unix.O_WRONLY|unix.O_APPEND|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	fd, err := unix.Open(file, unix.O_WRONLY|unix.O_APPEND|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY|
+		unix.O_CLOEXEC, 0)
 	if err != nil {
 		return
 	}
@@ -62,7 +63,8 @@ func appendToRuntimeLog(pid int, text string) {
 
 // formatLogLine formats a message as runtimes do in a JSON log.
 func formatLogLine(text string, now time.Time) []byte {
-	line, _ := json.Marshal(map[string]string{"level": "error", "msg": text, "time": now.UTC().Format(time.RFC3339)}) // strings always encode
+	// strings always encode
+	line, _ := json.Marshal(map[string]string{"level": "error", "msg": text, "time": now.UTC().Format(time.RFC3339)})
 	return append(line, '\n')
 }
 
@@ -102,8 +104,8 @@ func jsonLogFile(args []string) string {
 
 // openRuntimeStderr opens the runtime's standard error. If it cannot, it returns the hook's own.
 //
-// A file is shared with the runtime: the runtime would write over text that another descriptor appends, because its own offset
-// stays. Anything else is opened, so that it can be non-blocking.
+// A file is shared with the runtime: the runtime would write over text that another descriptor appends, because its own
+// offset stays. Anything else is opened, so that it can be non-blocking.
 func openRuntimeStderr() *os.File {
 	name := "/proc/" + strconv.Itoa(os.Getppid()) + "/fd/2"
 	open := func() (int, error) {

@@ -69,15 +69,18 @@ func subjectOf(annotations map[string]string, id string) (subject, error) {
 	crio, ctrd := annotations[crioSandboxID], annotations[ctrdSandboxID]
 	switch {
 	case annotations[managerKey] == podman && ctrd != "":
-		return subject{}, fmt.Errorf("annotations: found both %s=%s and %s, but only one runtime can have created the container: %w", managerKey, podman, ctrdSandboxID, errdefs.ErrConflict)
+		return subject{}, fmt.Errorf("annotations: found both %s=%s and %s, but only one runtime can have created "+
+			"the container: %w", managerKey, podman, ctrdSandboxID, errdefs.ErrConflict)
 	case annotations[managerKey] == podman:
 		return subject{sandbox: id, container: id}, nil
 	case crio != "" && ctrd != "":
-		return subject{}, fmt.Errorf("annotations: found both %s and %s, but only one runtime can have created the container: %w", crioSandboxID, ctrdSandboxID, errdefs.ErrConflict)
+		return subject{}, fmt.Errorf("annotations: found both %s and %s, but only one runtime can have created the "+
+			"container: %w", crioSandboxID, ctrdSandboxID, errdefs.ErrConflict)
 	case crio != "":
 		return crioSubject(annotations, crio)
 	case ctrd != "":
-		s := subject{sandbox: ctrd, namespace: annotations[ctrdNamespace], pod: annotations[ctrdPod], uid: annotations[ctrdUID],
+		s := subject{sandbox: ctrd, namespace: annotations[ctrdNamespace], pod: annotations[ctrdPod],
+			uid:       annotations[ctrdUID],
 			container: annotations[ctrdName], pause: annotations[ctrdType] == "sandbox", ofPod: true}
 		return s, s.checkNamespace(ctrdSandboxID, ctrdNamespace)
 	}
@@ -92,8 +95,9 @@ func crioSubject(annotations map[string]string, sandbox string) (subject, error)
 			return subject{}, fmt.Errorf("annotation %s: %w", crioLabels, err)
 		}
 	}
-	s := subject{sandbox: sandbox, namespace: labels[labelNamespace], pod: labels[labelPod], uid: labels[labelUID], container: labels[labelName],
-		pause: annotations[crioType] == "sandbox", ofPod: true}
+	s := subject{sandbox: sandbox, namespace: labels[labelNamespace], pod: labels[labelPod], uid: labels[labelUID],
+		container: labels[labelName],
+		pause:     annotations[crioType] == "sandbox", ofPod: true}
 	return s, s.checkNamespace(crioSandboxID, labelNamespace)
 }
 
@@ -103,7 +107,8 @@ func (s *subject) checkNamespace(by, missing string) error {
 	if s.namespace != "" {
 		return nil
 	}
-	return fmt.Errorf("annotations: %s says that the container belongs to a pod, but %s is missing: %w", by, missing, errdefs.ErrInvalidArgument)
+	return fmt.Errorf("annotations: %s says that the container belongs to a pod, but %s is missing: %w", by, missing,
+		errdefs.ErrInvalidArgument)
 }
 
 // checkAskedBy refuses the requests of a container outside of pods that lacks the annotation of
@@ -117,8 +122,10 @@ func (h *hook) checkAskedBy(s *subject, annotations map[string]string) error {
 	if !annotation.HasAny(annotations) && !(h.cfg.Compat.DeviceInjector && annotation.HasInjector(annotations)) {
 		return nil
 	}
-	return fmt.Errorf("annotations ask for devices or networks, but may come from the image: hook.askedBy also requires annotation %s; "+
-		"start the container with --annotation %s=VALUE, with the VALUE of the configuration: %w", key, key, errdefs.ErrPermissionDenied)
+	return fmt.Errorf("annotations ask for devices or networks, but may come from the image: hook.askedBy also "+
+		"requires annotation %s; "+
+		"start the container with --annotation %s=VALUE, with the VALUE of the "+
+		"configuration: %w", key, key, errdefs.ErrPermissionDenied)
 }
 
 // request returns the request of the container that spec describes. pid is its first process, 0
@@ -127,7 +134,8 @@ func (s *subject) request(id string, annotations map[string]string, spec *rspec.
 	req := &engine.Request{
 		// The configuration has neither from the runtime, only from the pod's author.
 		HandlerUnknown: true, LabelsUnknown: s.ofPod,
-		SandboxID: s.sandbox, ContainerID: id, Namespace: s.namespace, Pod: s.pod, PodUID: s.uid, Container: s.container,
+		SandboxID: s.sandbox, ContainerID: id, Namespace: s.namespace, Pod: s.pod, PodUID: s.uid,
+		Container:   s.container,
 		Annotations: annotations, Have: oci.Existing(spec), UserNS: userNamespaceOf(spec, pid),
 	}
 	if p := spec.Process; p != nil {

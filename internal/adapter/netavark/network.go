@@ -55,16 +55,19 @@ func (n *network) check() error {
 	const noInterface = "a userspace interface is no interface of the kernel"
 	switch {
 	case n.Interface != "":
-		return fmt.Errorf("--interface-name: invalid value %s: %s; name a bridge of the vswitch by --opt bridge=…", diag.Quote(n.Interface), noInterface)
+		return fmt.Errorf("--interface-name: invalid value %s: %s; name a bridge of the vswitch by --opt bridge=…",
+			diag.Quote(n.Interface), noInterface)
 	case n.Internal:
-		return fmt.Errorf("--internal: %s, so its packets do not pass the host's firewall; isolate the network by a bridge or a VLAN of the vswitch", noInterface)
+		return fmt.Errorf("--internal: %s, so its packets do not pass the host's firewall; isolate the network by "+
+			"a bridge or a VLAN of the vswitch", noInterface)
 	case len(n.Routes) > 0:
 		return fmt.Errorf("--route: %s and takes no routes; the application routes", noInterface)
 	}
 	switch driver := n.IPAMOptions["driver"]; driver {
 	case "", "host-local", "none":
 	default:
-		return fmt.Errorf("--ipam-driver: invalid value %s: must be host-local or none: %s", diag.Quote(driver), noInterface)
+		return fmt.Errorf("--ipam-driver: invalid value %s: must be host-local or none: %s", diag.Quote(driver),
+			noInterface)
 	}
 	return nil
 }
@@ -76,7 +79,8 @@ func (n *network) planAddresses(ips []netip.Addr) (addresses attach.Addresses, s
 	for _, ip := range ips {
 		i := slices.IndexFunc(n.Subnets, func(s subnet) bool { return s.Subnet.Contains(ip) })
 		if i < 0 {
-			return addresses, nil, fmt.Errorf("static_ips: invalid value %s: must be an address in a subnet of the network", ip)
+			return addresses, nil, fmt.Errorf("static_ips: invalid value %s: must be an address in a subnet of "+
+				"the network", ip)
 		}
 		status := addressStatus{Address: netip.PrefixFrom(ip, n.Subnets[i].Subnet.Bits())}
 		addresses.IPs = append(addresses.IPs, status.Address.String())
@@ -103,7 +107,8 @@ func (p *Plugin) createNetwork(data []byte) error {
 		return err
 	}
 	// A container of the longest possible names.
-	t := p.newAttachment(record.Key{Network: n.Name, ContainerID: strings.Repeat("f", 64), Interface: strings.Repeat("i", 15)}, n.Options)
+	t := p.newAttachment(record.Key{Network: n.Name, ContainerID: strings.Repeat("f", 64),
+		Interface: strings.Repeat("i", 15)}, n.Options)
 	if err := n.Options.read(t); err != nil {
 		return err
 	}

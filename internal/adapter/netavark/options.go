@@ -18,7 +18,8 @@ import (
 type options map[string]string
 
 // knownOptions are the options of a network, sorted.
-var knownOptions = []string{"bridge", "configFile", "mode", "mtu", "path", "queues", "rate", "role", "timeout", "type", "vlan", "vswitch"}
+var knownOptions = []string{"bridge", "configFile", "mode", "mtu", "path", "queues", "rate", "role", "timeout", "type",
+	"vlan", "vswitch"}
 
 // Name returns the option of a key. Package attach calls the options of the device device.type and so on.
 func (o options) Name(key string) string { return strings.TrimPrefix(key, "device.") }
@@ -55,7 +56,8 @@ func (o options) read(t *attach.Attachment) error {
 		if slices.Contains(knownOptions, key) {
 			continue
 		}
-		return fmt.Errorf("option %s: it is unknown; known are %s%s", diag.Quote(key), strings.Join(knownOptions, ", "), diag.Suggest(key, knownOptions...))
+		return fmt.Errorf("option %s: it is unknown; known are %s%s", diag.Quote(key),
+			strings.Join(knownOptions, ", "), diag.Suggest(key, knownOptions...))
 	}
 	if err := o.readDevice(t); err != nil {
 		return err
@@ -73,7 +75,8 @@ func (o options) readDevice(t *attach.Attachment) error {
 		switch {
 		case !given:
 		case !slices.Contains(attach.DeviceKeys[t.Device.Kind], key):
-			return fmt.Errorf("option %s: a device of type %s has no such option, but %s", key, t.Device.Kind, strings.Join(attach.DeviceKeys[t.Device.Kind], " and "))
+			return fmt.Errorf("option %s: a device of type %s has no such option, but %s", key, t.Device.Kind,
+				strings.Join(attach.DeviceKeys[t.Device.Kind], " and "))
 		default:
 			t.Device.Field[key] = value
 		}

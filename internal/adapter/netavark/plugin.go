@@ -96,7 +96,8 @@ func (p *Plugin) runCommand(ctx context.Context) error {
 	case !known:
 		return invalid("command", command, "info, create, setup or teardown")
 	case arguments != want && want == 1:
-		return fmt.Errorf("%s: %d arguments: requires exactly one, the path of the container's network namespace", command, arguments)
+		return fmt.Errorf("%s: %d arguments: requires exactly one, the path of the container's network namespace",
+			command, arguments)
 	case arguments != want:
 		return fmt.Errorf("%s: %d arguments: takes none", command, arguments)
 	case command == "info":
@@ -150,12 +151,14 @@ func (p *Plugin) locate(o options, t *attach.Attachment) error {
 	case errdefs.IsNotFound(err) && o["configFile"] == "":
 		cfg = config.Default() // as for jackfield-cni. It has no vswitch.
 	case errdefs.IsNotFound(err):
-		return fmt.Errorf("option configFile: %s does not exist: create it, or remove the option", diag.Quote(t.ConfigFile))
+		return fmt.Errorf("option configFile: %s does not exist: create it, or remove the option",
+			diag.Quote(t.ConfigFile))
 	case err != nil:
 		return fmt.Errorf("load the node's configuration: %w", err)
 	}
 	if len(cfg.Sockets.Roots) == 0 {
-		return fmt.Errorf("%s: sockets.roots is empty: the first root must be the directory for the sockets of networks", t.ConfigFile)
+		return fmt.Errorf("%s: sockets.roots is empty: the first root must be the directory for the sockets "+
+			"of networks", t.ConfigFile)
 	}
 	t.ClaimsDir, t.SocketDir, t.InfoDir = claims.Path(cfg.StateDir), cfg.Sockets.Roots[0], cfg.DeviceInfo.CNIDir
 	t.SocketDirSize = cfg.Sockets.DirectoryBytes()
@@ -174,7 +177,8 @@ func (p *Plugin) chooseConfigFile(o options, t *attach.Attachment, file string) 
 	}
 	node, err := t.NodeConfig()
 	if err == nil && !node.AllowsLocation("configFile", file) {
-		err = fmt.Errorf("option configFile: invalid value %s: a network can choose only a file that the node's configuration lists: remove the option, or add the file to %s of %s",
+		err = fmt.Errorf("option configFile: invalid value %s: a network can choose only a file that the node's "+
+			"configuration lists: remove the option, or add the file to %s of %s",
 			diag.Quote(file), config.LocationList("configFile"), t.NodeConfigFile)
 	}
 	return err
@@ -182,5 +186,6 @@ func (p *Plugin) chooseConfigFile(o options, t *attach.Attachment, file string) 
 
 // newAttachment returns an attachment to a network with the given options.
 func (p *Plugin) newAttachment(key record.Key, o options) *attach.Attachment {
-	return &attach.Attachment{Key: key, Adapter: adapter, Root: p.Host, Log: p.Stderr, Program: program, Source: o, Reached: p.reached}
+	return &attach.Attachment{Key: key, Adapter: adapter, Root: p.Host, Log: p.Stderr, Program: program, Source: o,
+		Reached: p.reached}
 }

@@ -60,7 +60,8 @@ func (p *Plugin) parseExecution(d jsontree.Decoder, data []byte, netns string) (
 		return nil, nil, invalid("container_id", e.ContainerID, "a letter or digit, then letters, digits, _ . and -")
 	}
 	if err := utils.ValidateInterfaceName(e.Options.Interface); err != nil {
-		return nil, nil, invalid("network_options.interface_name", e.Options.Interface, `1 to 15 bytes without "/", ":" and white space, and not "." or ".."`)
+		return nil, nil, invalid("network_options.interface_name", e.Options.Interface,
+			`1 to 15 bytes without "/", ":" and white space, and not "." or ".."`)
 	}
 	if hostfs.CheckPath(netns) != nil {
 		return nil, nil, invalid("network namespace", netns, "an absolute path")
@@ -68,7 +69,8 @@ func (p *Plugin) parseExecution(d jsontree.Decoder, data []byte, netns string) (
 	if err := e.Network.checkName(); err != nil {
 		return nil, nil, err
 	}
-	t := p.newAttachment(record.Key{Network: e.Network.Name, ContainerID: e.ContainerID, Interface: e.Options.Interface}, e.Network.Options)
+	t := p.newAttachment(record.Key{Network: e.Network.Name, ContainerID: e.ContainerID,
+		Interface: e.Options.Interface}, e.Network.Options)
 	t.Netns = netns
 	return e, t, nil
 }
@@ -83,7 +85,8 @@ func (p *Plugin) setUp(ctx context.Context, data []byte, netns string) error {
 		return err
 	}
 	for _, key := range slices.Sorted(maps.Keys(e.Options.Options)) {
-		return fmt.Errorf("--network %s:%s: networks of this driver have no option for a single container", e.Network.Name, diag.Quote(key))
+		return fmt.Errorf("--network %s:%s: networks of this driver have no option for a single container",
+			e.Network.Name, diag.Quote(key))
 	}
 	if mac := e.Options.StaticMAC; mac != "" {
 		var want string

@@ -147,7 +147,8 @@ func Unreadable(file string, err error) *Diagnostic {
 	if errno, ok := errors.AsType[syscall.Errno](err); ok {
 		text = errno.Error()
 	}
-	return &Diagnostic{File: file, Rule: "cannot be read: " + text, Severity: SeverityError, Kind: errdefs.ErrUnavailable}
+	return &Diagnostic{File: file, Rule: "cannot be read: " + text, Severity: SeverityError,
+		Kind: errdefs.ErrUnavailable}
 }
 
 // InFile returns the diagnostics in an error about a file, which messages name, or one that says why the file

@@ -13,9 +13,12 @@ import (
 // sentinels are the errors that only classify. Programs test for them with errors.Is; a person reads the
 // text before them.
 var sentinels = []error{
-	errdefs.ErrUnknown, errdefs.ErrInvalidArgument, errdefs.ErrNotFound, errdefs.ErrAlreadyExists, errdefs.ErrPermissionDenied,
-	errdefs.ErrResourceExhausted, errdefs.ErrFailedPrecondition, errdefs.ErrConflict, errdefs.ErrNotModified, errdefs.ErrAborted,
-	errdefs.ErrOutOfRange, errdefs.ErrNotImplemented, errdefs.ErrInternal, errdefs.ErrUnavailable, errdefs.ErrDataLoss, errdefs.ErrUnauthenticated,
+	errdefs.ErrUnknown, errdefs.ErrInvalidArgument, errdefs.ErrNotFound, errdefs.ErrAlreadyExists,
+	errdefs.ErrPermissionDenied,
+	errdefs.ErrResourceExhausted, errdefs.ErrFailedPrecondition, errdefs.ErrConflict, errdefs.ErrNotModified,
+	errdefs.ErrAborted,
+	errdefs.ErrOutOfRange, errdefs.ErrNotImplemented, errdefs.ErrInternal, errdefs.ErrUnavailable, errdefs.ErrDataLoss,
+	errdefs.ErrUnauthenticated,
 }
 
 // ErrorText is the text of an error for a person: without the sentinels at its end, and at the ends of the

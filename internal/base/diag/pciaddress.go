@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// PCIAddress reports which PCI address a text that looks like one means, as DOMAIN:BUS:DEVICE.FUNCTION, and whether it is written so: lspci, for example,
-// leaves out the domain. The address is "" where the text does not look like one.
+// PCIAddress reports which PCI address a text that looks like one means, as DOMAIN:BUS:DEVICE.FUNCTION, and whether it
+// is written so: lspci, for example, leaves out the domain. The address is "" where the text does not look like one.
 func PCIAddress(text string) (address string, wellFormed bool) {
 	rest, function, ok := strings.Cut(text, ".")
 	parts := strings.Split(rest, ":")
@@ -34,7 +34,8 @@ func PCIAddress(text string) (address string, wellFormed bool) {
 	return address, len(parts[0]) >= 4 && len(parts[1]) == 2 && len(parts[2]) == 2 && len(function) == 1
 }
 
-// MalformedPCIAddress is a hint at the address that a text was probably meant to be, "" for a text that is an address, or does not look like one.
+// MalformedPCIAddress is a hint at the address that a text was probably meant to be, "" for a text that is an address,
+// or does not look like one.
 func MalformedPCIAddress(text string) string {
 	address, wellFormed := PCIAddress(text)
 	if address == "" || wellFormed {

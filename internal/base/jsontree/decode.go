@@ -35,10 +35,10 @@ func (d Decoder) Unmarshal(text string, into any) error {
 	return nil
 }
 
-// Decode stores a value in into, a pointer to a string, boolean, whole number, slice, map,
-// [encoding.TextUnmarshaler] or struct with json tags. Unknown keys are ignored, and null leaves a member as it is. It differs from
-// encoding/json: keys are case-sensitive, a known key occurs once, and a list has no null. A
-// variable of type *Node receives the value itself.
+// Decode stores a value in into, a pointer to a string, boolean, whole number, slice, map, [encoding.TextUnmarshaler]
+// or struct with json tags. Unknown keys are ignored, and null leaves a member as it is. It differs from encoding/json:
+// keys are case-sensitive, a known key occurs once, and a list has no null. A variable of type *Node receives the value
+// itself.
 //
 // The error has the place and the path of the value at fault, and names no file.
 func (d Decoder) Decode(n *Node, into any) *diag.Diagnostic {
@@ -89,8 +89,9 @@ func (d Decoder) decodeStruct(n *Node, path string, v reflect.Value) *diag.Diagn
 		if d.RefuseOtherCase && !isKnown(child.Key) {
 			for name := range fields {
 				if strings.EqualFold(name, child.Key) {
-					return &diag.Diagnostic{Line: child.KeyLine, Column: child.KeyColumn, Field: JoinPath(path, child.Key),
-						Rule: fmt.Sprintf("must be spelled %q: some programs ignore case", name)}
+					return &diag.Diagnostic{Line: child.KeyLine, Column: child.KeyColumn,
+						Field: JoinPath(path, child.Key),
+						Rule:  fmt.Sprintf("must be spelled %q: some programs ignore case", name)}
 				}
 			}
 		}
@@ -145,7 +146,8 @@ func (d Decoder) checkKeys(n *Node, path string, isKnown func(key string) bool) 
 	seen := make(map[string]bool, len(n.Children))
 	for _, child := range n.Children {
 		if seen[child.Key] && isKnown(child.Key) {
-			return &diag.Diagnostic{Line: child.KeyLine, Column: child.KeyColumn, Field: path, Found: diag.Quote(child.Key), Rule: "a key must occur only once"}
+			return &diag.Diagnostic{Line: child.KeyLine, Column: child.KeyColumn, Field: path,
+				Found: diag.Quote(child.Key), Rule: "a key must occur only once"}
 		}
 		seen[child.Key] = true
 	}
@@ -156,7 +158,8 @@ func checkKind(n *Node, path string, kind Kind) *diag.Diagnostic {
 	if n.Kind == kind {
 		return nil
 	}
-	return &diag.Diagnostic{Line: n.Line, Column: n.Column, Field: path, Found: n.Kind.String(), Rule: "must be " + kind.String()}
+	return &diag.Diagnostic{Line: n.Line, Column: n.Column, Field: path, Found: n.Kind.String(),
+		Rule: "must be " + kind.String()}
 }
 
 // decodeText stores a string in a variable that parses it.
@@ -165,7 +168,8 @@ func decodeText(n *Node, path string, into encoding.TextUnmarshaler) *diag.Diagn
 		return err
 	}
 	if err := into.UnmarshalText([]byte(n.Text)); err != nil {
-		return &diag.Diagnostic{Line: n.Line, Column: n.Column, Field: path, Found: diag.Quote(n.Text), Rule: diag.ErrorText(err)}
+		return &diag.Diagnostic{Line: n.Line, Column: n.Column, Field: path, Found: diag.Quote(n.Text),
+			Rule: diag.ErrorText(err)}
 	}
 	return nil
 }
@@ -193,7 +197,8 @@ func decodeNumber(n *Node, path string, v reflect.Value) *diag.Diagnostic {
 	if n.Kind == Number {
 		found = diag.Excerpt(n.Text, 40)
 	}
-	return &diag.Diagnostic{Line: n.Line, Column: n.Column, Field: path, Found: found, Rule: "must be a whole number from " + bounds}
+	return &diag.Diagnostic{Line: n.Line, Column: n.Column, Field: path, Found: found,
+		Rule: "must be a whole number from " + bounds}
 }
 
 // JoinPath adds elements to the path of a value: the key of a member, or the index of an element.

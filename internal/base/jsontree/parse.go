@@ -22,7 +22,8 @@ func Parse(text string) (*Node, *diag.Diagnostic) {
 	root, _ := p.Next()
 	if root == nil {
 		line, column := p.position(p.at)
-		return nil, &diag.Diagnostic{Line: line, Column: column, Found: "the end of the text", Rule: "the text is empty; a JSON value is required"}
+		return nil, &diag.Diagnostic{Line: line, Column: column, Found: "the end of the text",
+			Rule: "the text is empty; a JSON value is required"}
 	}
 	if p.at < len(text) {
 		p.addFault("nothing may follow the end of the JSON value")

@@ -33,7 +33,8 @@ type Queue struct {
 // New returns a queue that calls write for one line after the other, and dropped for each line
 // that does not fit.
 func New(write func(line []byte), dropped func()) *Queue {
-	q := &Queue{write: write, dropped: dropped, lines: make(chan []byte, maxLines), quit: make(chan struct{}), done: make(chan struct{})}
+	q := &Queue{write: write, dropped: dropped, lines: make(chan []byte, maxLines), quit: make(chan struct{}),
+		done: make(chan struct{})}
 	go q.run()
 	return q
 }

@@ -11,10 +11,12 @@ import (
 )
 
 // trees are reserved with everything below them.
-var trees = []string{"/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/proc", "/root", "/sbin", "/sys", "/usr"}
+var trees = []string{"/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/proc", "/root", "/sbin", "/sys",
+	"/usr"}
 
 // shared directories are reserved themselves; directories below them are not.
-var shared = []string{"/", "/home", "/media", "/mnt", "/opt", "/run", "/srv", "/tmp", "/var", "/var/cache", "/var/lib", "/var/log", "/var/run", "/var/tmp"}
+var shared = []string{"/", "/home", "/media", "/mnt", "/opt", "/run", "/srv", "/tmp", "/var", "/var/cache", "/var/lib",
+	"/var/log", "/var/run", "/var/tmp"}
 
 // Tree returns the reserved directory that a clean absolute path is, or lies in, with everything below it; ""
 // for a path outside such directories.

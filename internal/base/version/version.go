@@ -17,7 +17,8 @@ var release, commit, date string
 
 // Build is the build of a binary.
 type Build struct {
-	Version string `json:"version"`          // the release or module version without "v", "devel" where the build has neither
+	// the release or module version without "v", "devel" where the build has neither
+	Version string `json:"version"`
 	Commit  string `json:"commit,omitempty"` // where the build knows it
 	Date    string `json:"date,omitempty"`   // when the commit was made, in RFC 3339
 	// Modified reports that the build has changes that are not in the commit.
@@ -54,7 +55,8 @@ func releaseName(moduleVersion string) string {
 	return strings.TrimPrefix(strings.TrimPrefix(moduleVersion, "(devel)"), "v")
 }
 
-// ShortCommit is the beginning of the commit, with "+changes" where the build has changes beyond it; "" where it is unknown.
+// ShortCommit is the beginning of the commit, with "+changes" where the build has changes beyond it; "" where it is
+// unknown.
 func (b Build) ShortCommit() string {
 	short := b.Commit[:min(len(b.Commit), 12)]
 	if short != "" && b.Modified {

@@ -124,7 +124,8 @@ func (o *operation) deliver(root int) error {
 	if o.isMountedAt(target) {
 		return nil
 	}
-	if err := unix.MoveMount(o.tree, "", target, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH); err != nil {
+	if err := unix.MoveMount(o.tree, "", target, "",
+		unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH); err != nil {
 		return fmt.Errorf("mount at %q: %w", o.destination, err)
 	}
 	return nil

@@ -94,7 +94,8 @@ func allowInCgroup(pid int, rules []rule) error {
 	if dir := cgroupDir(mounts, v2, "cgroup2"); dir != "" {
 		return prependToAll(dir, rules)
 	}
-	return fmt.Errorf("no cgroup hierarchy that restricts devices is mounted (process %d is in %q and %q): %w", pid, v1, v2, errdefs.ErrNotFound)
+	return fmt.Errorf("no cgroup hierarchy that restricts devices is mounted (process %d is in %q and %q): %w", pid,
+		v1, v2, errdefs.ErrNotFound)
 }
 
 // parseCgroup reads /proc/PID/cgroup, cgroups(7): the paths in the hierarchy of the

@@ -48,14 +48,16 @@ func (c *container) deviceOperation(host hostfs.Root, d *edit.Device) (operation
 		}
 		return o, nil
 	}
-	if !c.bindsDevices && (o.source.Mode&0o7777 != mode&0o7777 || int(o.source.Uid) != ownerID(d.UID) || int(o.source.Gid) != ownerID(d.GID)) {
+	if !c.bindsDevices && (o.source.Mode&0o7777 != mode&0o7777 || int(o.source.Uid) != ownerID(d.UID) ||
+		int(o.source.Gid) != ownerID(d.GID)) {
 		return o, nil
 	}
 	o.tree, err = unix.OpenTree(int(f.Fd()), "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH)
 	if err != nil {
 		return o, fmt.Errorf("clone the mount of host path %q: %w", from, err)
 	}
-	return o, setAttributes(o.tree, &unix.MountAttr{Propagation: unix.MS_PRIVATE, Attr_clr: unix.MOUNT_ATTR_NODEV, Attr_set: unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NOEXEC}, 0)
+	return o, setAttributes(o.tree, &unix.MountAttr{Propagation: unix.MS_PRIVATE, Attr_clr: unix.MOUNT_ATTR_NODEV,
+		Attr_set: unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NOEXEC}, 0)
 }
 
 // nodeNumbers returns the type and mode, and the device number. The default mode is 0666.

@@ -32,7 +32,8 @@ const crunSubgroup = "container"
 // attaches a program to the scope. Cgroups above belong to more than the container.
 func prependToAll(dir string, rules []rule) error {
 	err := prependRules(dir, rules)
-	if scope := filepath.Dir(dir); err == nil && filepath.Base(dir) == crunSubgroup && strings.HasSuffix(scope, ".scope") {
+	if scope := filepath.Dir(dir); err == nil && filepath.Base(dir) == crunSubgroup &&
+		strings.HasSuffix(scope, ".scope") {
 		err = prependRules(scope, rules)
 	}
 	return err
@@ -96,7 +97,8 @@ func readInstructions(p *ebpf.Program) (asm.Instructions, error) {
 // instructions of device programs.
 func hasPrefix(code, prefix asm.Instructions) bool {
 	return len(code) >= len(prefix) && slices.EqualFunc(code[:len(prefix)], prefix, func(a, b asm.Instruction) bool {
-		return a.OpCode == b.OpCode && a.Dst == b.Dst && a.Src == b.Src && a.Offset == b.Offset && a.Constant == b.Constant
+		return a.OpCode == b.OpCode && a.Dst == b.Dst && a.Src == b.Src && a.Offset == b.Offset &&
+			a.Constant == b.Constant
 	})
 }
 

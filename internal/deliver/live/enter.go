@@ -24,10 +24,12 @@ type container struct {
 
 func openContainer(t Target) (*container, error) {
 	if t.Pid <= 0 {
-		return nil, fmt.Errorf("enter container: invalid process ID %d: must belong to the container's first process: %w", t.Pid, errdefs.ErrInvalidArgument)
+		return nil, fmt.Errorf("enter container: invalid process ID %d: must belong to the container's first "+
+			"process: %w", t.Pid, errdefs.ErrInvalidArgument)
 	}
 	if !path.IsAbs(t.Root) {
-		return nil, fmt.Errorf("enter container: invalid root %q: must be an absolute path: %w", t.Root, errdefs.ErrInvalidArgument)
+		return nil, fmt.Errorf("enter container: invalid root %q: must be an absolute path: %w", t.Root,
+			errdefs.ErrInvalidArgument)
 	}
 	c := &container{target: t}
 	var err error
@@ -55,7 +57,8 @@ func (c *container) checkForeignNamespace() error {
 		return fmt.Errorf("inspect the mount namespace of process %d: %w", c.target.Pid, err)
 	}
 	if own.Ino == theirs.Ino {
-		return fmt.Errorf("container process %d shares the hook's mount namespace; refusing to mount there: %w", c.target.Pid, errdefs.ErrFailedPrecondition)
+		return fmt.Errorf("container process %d shares the hook's mount namespace; refusing to mount there: %w",
+			c.target.Pid, errdefs.ErrFailedPrecondition)
 	}
 	return nil
 }
@@ -64,7 +67,8 @@ func (c *container) checkForeignNamespace() error {
 // process.
 func (c *container) hasOtherUserNamespace() (bool, error) {
 	var own, theirs unix.Stat_t
-	if err := errors.Join(unix.Stat("/proc/self/ns/user", &own), unix.Stat(c.procPath("ns/user"), &theirs)); err != nil {
+	if err := errors.Join(unix.Stat("/proc/self/ns/user", &own),
+		unix.Stat(c.procPath("ns/user"), &theirs)); err != nil {
 		return false, fmt.Errorf("inspect the user namespace of process %d: %w", c.target.Pid, err)
 	}
 	return own.Ino != theirs.Ino, nil
@@ -105,7 +109,8 @@ func (c *container) enterNamespace(f func(root int) error) error {
 	}
 	root, err := unix.Open(c.target.Root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return fmt.Errorf("open the container's root %q in the mount namespace of process %d: %w", c.target.Root, c.target.Pid, err)
+		return fmt.Errorf("open the container's root %q in the mount namespace of process %d: %w", c.target.Root,
+			c.target.Pid, err)
 	}
 	defer unix.Close(root)
 	return f(root)

@@ -20,7 +20,8 @@ const maxDanglingLinks = 16
 // openInRoot opens a path below the container's root as the container would: symlinks cannot leave
 // the root.
 func openInRoot(root int, name string) (int, error) {
-	return hostfs.Openat2(root, name, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS})
+	return hostfs.Openat2(root, name, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS})
 }
 
 // openTarget opens the mount point at a path below the container's root: a directory or a file. It
@@ -102,7 +103,8 @@ func createOrReadLink(root int, name string, o *owner, create func(parent int, b
 		return path.Clean(to), nil
 	}
 	if errors.Is(err, unix.EROFS) {
-		return "", fmt.Errorf("create %q in the container: its file system is read-only; add the path to the image: %w", name, err)
+		return "", fmt.Errorf("create %q in the container: its file system is read-only; add the path to "+
+			"the image: %w", name, err)
 	}
 	if err != nil {
 		return "", fmt.Errorf("create %q in the container: %w", name, err)
@@ -121,7 +123,8 @@ func checkKind(fd int, name string, dir bool) error {
 		if !dir {
 			want = "file"
 		}
-		return fmt.Errorf("the container has a %s at %q: must be a %s: %w", hostfs.TypeName(st.Mode), name, want, errdefs.ErrConflict)
+		return fmt.Errorf("the container has a %s at %q: must be a %s: %w", hostfs.TypeName(st.Mode), name, want,
+			errdefs.ErrConflict)
 	}
 	return nil
 }
@@ -129,7 +132,8 @@ func checkKind(fd int, name string, dir bool) error {
 // cleanDestination cleans a path of the container. It refuses relative paths and the root.
 func cleanDestination(name string) (string, error) {
 	if !path.IsAbs(name) || strings.IndexByte(name, 0) >= 0 || path.Clean(name) == "/" {
-		return "", fmt.Errorf("invalid value %q: must be an absolute path below the container's root: %w", name, errdefs.ErrInvalidArgument)
+		return "", fmt.Errorf("invalid value %q: must be an absolute path below the container's root: %w", name,
+			errdefs.ErrInvalidArgument)
 	}
 	return path.Clean(name), nil
 }

@@ -18,7 +18,8 @@ func UndeliverableEdits(set *edit.Set, request string) []error {
 	var list []error
 	add := func(origin edit.Origin, format string, name ...any) {
 		if request == "" || request == origin.Request {
-			list = append(list, errdefs.ErrNotImplemented.WithMessage(fmt.Sprintf("%s: %s cannot be delivered: the runtime has already read the container's configuration",
+			list = append(list, errdefs.ErrNotImplemented.WithMessage(fmt.Sprintf("%s: %s cannot be delivered: the "+
+				"runtime has already read the container's configuration",
 				origin, fmt.Sprintf(format, name...))))
 		}
 	}

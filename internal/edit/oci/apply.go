@@ -64,19 +64,22 @@ func (c *Config) changedMembers(set *edit.Set) ([]member, error) {
 	}
 	for _, h := range set.Hooks {
 		if !slices.Contains(edit.Stages(), h.Stage) {
-			return nil, fmt.Errorf("%s: hook %q: invalid stage %q: must be one of %v: %w", h.Origin, h.Path, h.Stage, edit.Stages(), errdefs.ErrInvalidArgument)
+			return nil, fmt.Errorf("%s: hook %q: invalid stage %q: must be one of %v: %w", h.Origin, h.Path, h.Stage,
+				edit.Stages(), errdefs.ErrInvalidArgument)
 		}
 	}
 	var hooks, netDevices, rdt, propagation []member
 	for _, stage := range edit.Stages() {
-		hooks = append(hooks, changedList(string(stage), c.hooks[stage], planHooks(c.hooks[stage], set.Hooks, stage))...)
+		hooks = append(hooks, changedList(string(stage), c.hooks[stage],
+			planHooks(c.hooks[stage], set.Hooks, stage))...)
 	}
 	for _, n := range set.NetDevices {
 		netDevices = append(netDevices, member{key: n.HostName, value: marshal(rspec.LinuxNetDevice{Name: n.Name})})
 	}
 	if r := set.RDT; r != nil {
-		rdt = []member{{key: "intelRdt", value: marshal(rspec.LinuxIntelRdt{ClosID: r.ClosID, L3CacheSchema: r.L3CacheSchema,
-			MemBwSchema: r.MemBwSchema, Schemata: r.Schemata, EnableMonitoring: r.EnableMonitoring})}}
+		rdt = []member{{key: "intelRdt", value: marshal(rspec.LinuxIntelRdt{ClosID: r.ClosID,
+			L3CacheSchema: r.L3CacheSchema,
+			MemBwSchema:   r.MemBwSchema, Schemata: r.Schemata, EnableMonitoring: r.EnableMonitoring})}}
 	}
 	if needsSlaveRoot(linux.RootfsPropagation, set.Mounts) {
 		propagation = []member{{key: "rootfsPropagation", value: marshal("rslave")}}

@@ -86,10 +86,12 @@ func ParseConfig(file string, data []byte) (*Config, error) {
 
 // setContent sets the decoded part of the configuration, and the elements of its lists.
 func (c *Config) setContent(read *content) {
-	c.spec = rspec.Spec{Version: read.Version, Root: read.Root, Annotations: read.Annotations, Mounts: read.Mounts, Hooks: read.Hooks}
+	c.spec = rspec.Spec{Version: read.Version, Root: read.Root, Annotations: read.Annotations, Mounts: read.Mounts,
+		Hooks: read.Hooks}
 	c.mounts = elementsOf(c, read.Mounts, "mounts")
 	if p := read.Process; p != nil {
-		c.spec.Process = &rspec.Process{Env: p.Env, User: rspec.User{UID: p.User.UID, GID: p.User.GID, AdditionalGids: p.User.AdditionalGids}}
+		c.spec.Process = &rspec.Process{Env: p.Env,
+			User: rspec.User{UID: p.User.UID, GID: p.User.GID, AdditionalGids: p.User.AdditionalGids}}
 		c.env = elementsOf(c, p.Env, "process", "env")
 		c.gids = elementsOf(c, p.User.AdditionalGids, "process", "user", "additionalGids")
 	}
@@ -100,8 +102,9 @@ func (c *Config) setContent(read *content) {
 		}
 	}
 	if l := read.Linux; l != nil {
-		c.spec.Linux = &rspec.Linux{UIDMappings: l.UIDMappings, GIDMappings: l.GIDMappings, CgroupsPath: l.CgroupsPath, Namespaces: l.Namespaces,
-			Devices: l.Devices, RootfsPropagation: l.RootfsPropagation, NetDevices: l.NetDevices}
+		c.spec.Linux = &rspec.Linux{UIDMappings: l.UIDMappings, GIDMappings: l.GIDMappings, CgroupsPath: l.CgroupsPath,
+			Namespaces: l.Namespaces,
+			Devices:    l.Devices, RootfsPropagation: l.RootfsPropagation, NetDevices: l.NetDevices}
 		c.devices = elementsOf(c, l.Devices, "linux", "devices")
 		if l.Resources != nil {
 			c.spec.Linux.Resources = &rspec.LinuxResources{Devices: l.Resources.Devices}
@@ -137,13 +140,15 @@ func Existing(spec *rspec.Spec) edit.Existing {
 	}
 	if spec.Linux != nil {
 		for _, d := range spec.Linux.Devices {
-			have.Devices = append(have.Devices, edit.Device{Path: d.Path, Type: d.Type, Major: d.Major, Minor: d.Minor, FileMode: d.FileMode, UID: d.UID, GID: d.GID})
+			have.Devices = append(have.Devices, edit.Device{Path: d.Path, Type: d.Type, Major: d.Major, Minor: d.Minor,
+				FileMode: d.FileMode, UID: d.UID, GID: d.GID})
 		}
 	}
 	if spec.Hooks != nil {
 		for _, stage := range edit.Stages() {
 			for _, h := range *hooksOfStage(spec.Hooks, stage) {
-				have.Hooks = append(have.Hooks, edit.Hook{Stage: stage, Path: h.Path, Args: h.Args, Env: h.Env, Timeout: h.Timeout})
+				have.Hooks = append(have.Hooks, edit.Hook{Stage: stage, Path: h.Path, Args: h.Args, Env: h.Env,
+					Timeout: h.Timeout})
 			}
 		}
 	}

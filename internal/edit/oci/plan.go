@@ -18,7 +18,10 @@ import (
 // hasMappedUserNamespace reports whether the container has a user namespace with mappings of its own. runc rejects an
 // idmapped mount without both mappings, as in a pod that joins another user namespace.
 func hasMappedUserNamespace(linux *rspec.Linux) bool {
-	return len(linux.UIDMappings) > 0 && len(linux.GIDMappings) > 0 && slices.ContainsFunc(linux.Namespaces, func(n rspec.LinuxNamespace) bool { return n.Type == rspec.UserNamespace })
+	return len(linux.UIDMappings) > 0 && len(linux.GIDMappings) > 0 &&
+		slices.ContainsFunc(linux.Namespaces, func(n rspec.LinuxNamespace) bool {
+			return n.Type == rspec.UserNamespace
+		})
 }
 
 // planEnv replaces the last variable of the same name, which is the one that takes effect, or
@@ -79,7 +82,8 @@ func planMounts(have []element[rspec.Mount], set []edit.Mount, userNamespace boo
 		if userNamespace && m.Origin.Source == edit.CDI {
 			options = withIDMap(m.Type, options)
 		}
-		out = append(out, element[rspec.Mount]{value: rspec.Mount{Destination: m.Destination, Source: m.Source, Type: m.Type, Options: options}})
+		out = append(out, element[rspec.Mount]{value: rspec.Mount{Destination: m.Destination, Source: m.Source,
+			Type: m.Type, Options: options}})
 	}
 	kept := out[:0]
 	for i, e := range out {
@@ -144,7 +148,8 @@ func needsSlaveRoot(propagation string, set []edit.Mount) bool {
 // planDevices removes the device nodes at the same path and appends the new one. Character and block
 // devices get a rule of the device cgroup, unless a rule that allows the access exists and no
 // later rule denies anything.
-func planDevices(haveDevices []element[rspec.LinuxDevice], haveRules []element[rspec.LinuxDeviceCgroup], set []edit.Device) ([]element[rspec.LinuxDevice], []element[rspec.LinuxDeviceCgroup]) {
+func planDevices(haveDevices []element[rspec.LinuxDevice], haveRules []element[rspec.LinuxDeviceCgroup],
+	set []edit.Device) ([]element[rspec.LinuxDevice], []element[rspec.LinuxDeviceCgroup]) {
 	last := make(map[string]int, len(set)) // of the set, by path
 	for i := range set {
 		last[path.Clean(set[i].Path)] = i
@@ -197,7 +202,8 @@ func planHooks(have []element[rspec.Hook], set []edit.Hook, stage edit.Stage) []
 	out := slices.Clip(have)
 	for _, h := range set {
 		if h.Stage == stage {
-			out = append(out, element[rspec.Hook]{value: rspec.Hook{Path: h.Path, Args: h.Args, Env: h.Env, Timeout: h.Timeout}})
+			out = append(out, element[rspec.Hook]{value: rspec.Hook{Path: h.Path, Args: h.Args, Env: h.Env,
+				Timeout: h.Timeout}})
 		}
 	}
 	return out
@@ -208,7 +214,8 @@ func checkNetDevices(have map[string]rspec.LinuxNetDevice, set []edit.NetDevice)
 	names := make(map[string]edit.NetDevice, len(have)+len(set))
 	for _, host := range slices.Sorted(maps.Keys(have)) {
 		if !slices.ContainsFunc(set, func(n edit.NetDevice) bool { return n.HostName == host }) {
-			names[cmp.Or(have[host].Name, host)] = edit.NetDevice{HostName: host, Origin: edit.Origin{Request: "the configuration before the edits"}}
+			names[cmp.Or(have[host].Name, host)] = edit.NetDevice{HostName: host,
+				Origin: edit.Origin{Request: "the configuration before the edits"}}
 		}
 	}
 	for _, n := range set {

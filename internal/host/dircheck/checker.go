@@ -35,7 +35,8 @@ type Directory struct {
 
 // fault says why the directory must not be waited for.
 func (d Directory) fault() string {
-	return fmt.Sprintf("directory %s (%s) has been unresponsive since %s; check the file system mounted there", d.Path, d.Use, d.Since.UTC().Format(time.TimeOnly+"Z"))
+	return fmt.Sprintf("directory %s (%s) has been unresponsive since %s; check the file system mounted there", d.Path,
+		d.Use, d.Since.UTC().Format(time.TimeOnly+"Z"))
 }
 
 // Checker checks directories until Close.

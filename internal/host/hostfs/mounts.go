@@ -60,7 +60,8 @@ func ParseMounts(mountinfo string) []Mount {
 		if !ok || len(fields) < 6 || len(kind) < 3 || kind[0] == "" {
 			continue
 		}
-		m := Mount{Root: unescape.Replace(fields[3]), Point: unescape.Replace(fields[4]), FSType: kind[0], Super: strings.Split(kind[2], ",")}
+		m := Mount{Root: unescape.Replace(fields[3]), Point: unescape.Replace(fields[4]), FSType: kind[0],
+			Super: strings.Split(kind[2], ",")}
 		m.Shared = slices.ContainsFunc(fields[6:], func(tag string) bool { return strings.HasPrefix(tag, "shared:") })
 		mounts = append(mounts, m)
 	}

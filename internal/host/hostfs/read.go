@@ -49,10 +49,12 @@ func ReadRegular(fd int, max int64) ([]byte, error) {
 		return nil, err
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return nil, errdefs.ErrInvalidArgument.WithMessage(fmt.Sprintf("it is a %s, not a regular file", TypeName(st.Mode)))
+		return nil, errdefs.ErrInvalidArgument.WithMessage(fmt.Sprintf("it is a %s, not a regular file",
+			TypeName(st.Mode)))
 	}
 	if st.Size > max {
-		return nil, errdefs.ErrInvalidArgument.WithMessage(fmt.Sprintf("it has %d bytes, more than the %d allowed", st.Size, max))
+		return nil, errdefs.ErrInvalidArgument.WithMessage(fmt.Sprintf("it has %d bytes, more than the %d allowed",
+			st.Size, max))
 	}
 	// sysfs and procfs report sizes that are not those of the content. A file can also grow after
 	// the check.
@@ -107,7 +109,8 @@ func (r Root) ReadDir(hostPath string, max int) ([]string, error) {
 		return nil, &os.PathError{Op: "list", Path: hostPath, Err: sentinel(WithoutPath(err))}
 	}
 	if len(names) > max {
-		return nil, errdefs.ErrResourceExhausted.WithMessage(fmt.Sprintf("list %q: more than %d entries", hostPath, max))
+		return nil, errdefs.ErrResourceExhausted.WithMessage(fmt.Sprintf("list %q: more than %d entries", hostPath,
+			max))
 	}
 	slices.Sort(names)
 	return names, nil

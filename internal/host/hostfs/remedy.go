@@ -11,7 +11,8 @@ import (
 )
 
 // sharedDirs are directories that every process of a system may expect to write to.
-var sharedDirs = []string{"/", "/dev", "/dev/mqueue", "/dev/shm", "/run", "/run/lock", "/tmp", "/var/lock", "/var/run", "/var/tmp"}
+var sharedDirs = []string{"/", "/dev", "/dev/mqueue", "/dev/shm", "/run", "/run/lock", "/tmp", "/var/lock", "/var/run",
+	"/var/tmp"}
 
 // IsSharedDir reports whether a directory is one that the system's processes share: a sticky
 // directory, or a well-known one. Never change its mode.

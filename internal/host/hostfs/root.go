@@ -276,11 +276,13 @@ func CheckPath(p string) error {
 // leads out of its directory or begins with a dot.
 func CheckID(id string) error {
 	if id != "" && len(id) <= 128 && id[0] != '.' && !strings.ContainsFunc(id, func(r rune) bool {
-		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' || r == '.')
+		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' ||
+			r == '.')
 	}) {
 		return nil
 	}
-	return errdefs.ErrInvalidArgument.WithMessage(fmt.Sprintf("invalid value %q: must be 1 to 128 of A-Z a-z 0-9 - _ . and no dot first", id))
+	return errdefs.ErrInvalidArgument.WithMessage(fmt.Sprintf("invalid value %q: must be 1 to 128 of A-Z a-z 0-9 - "+
+		"_ . and no dot first", id))
 }
 
 // WithoutPath returns an error without its path, for messages that name the path themselves.
@@ -356,7 +358,8 @@ func sentinel(err error) error {
 	switch {
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
 		return &errnoError{err, errdefs.ErrNotFound}
-	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM), errors.Is(err, unix.ELOOP), errors.Is(err, unix.EXDEV):
+	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM), errors.Is(err, unix.ELOOP), errors.Is(err,
+		unix.EXDEV):
 		return &errnoError{err, errdefs.ErrPermissionDenied}
 	case errors.Is(err, unix.ENAMETOOLONG), errors.Is(err, unix.ENXIO):
 		return &errnoError{err, errdefs.ErrInvalidArgument}

@@ -75,7 +75,8 @@ func ParseIDMap(data []byte) ([]IDMap, error) {
 		}
 		// A range cannot include the last ID, which is reserved.
 		if !ok || n[2] == 0 || uint64(n[0])+uint64(n[2]) > 1<<32-1 || uint64(n[1])+uint64(n[2]) > 1<<32-1 {
-			return nil, fmt.Errorf("line %d: invalid value %.80q: must be three numbers: the first ID inside, the first outside, and how many: %w",
+			return nil, fmt.Errorf("line %d: invalid value %.80q: must be three numbers: the first ID inside, the "+
+				"first outside, and how many: %w",
 				len(out)+1, strings.TrimSpace(line), errdefs.ErrInvalidArgument)
 		}
 		out = append(out, IDMap{n[0], n[1], n[2]})

@@ -30,7 +30,8 @@ func ListenUnix(path string) (*UnixListener, error) {
 	}
 	if st, err := os.Lstat(path); err == nil {
 		if st.Mode().Type() != fs.ModeSocket {
-			return nil, fmt.Errorf("listen at %s: found a file that is not a socket; remove it or configure another path: %w", path, errdefs.ErrAlreadyExists)
+			return nil, fmt.Errorf("listen at %s: found a file that is not a socket; remove it or configure "+
+				"another path: %w", path, errdefs.ErrAlreadyExists)
 		}
 		if err := removeStale(path); err != nil {
 			return nil, err
@@ -72,7 +73,8 @@ func removeStale(path string) error {
 		conn.Close()
 	}
 	if !errors.Is(err, unix.ECONNREFUSED) && !errors.Is(err, unix.ENOENT) {
-		return fmt.Errorf("listen at %s: another process listens there; stop it or configure another path: %w", path, errdefs.ErrAlreadyExists)
+		return fmt.Errorf("listen at %s: another process listens there; stop it or configure another path: %w", path,
+			errdefs.ErrAlreadyExists)
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

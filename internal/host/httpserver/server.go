@@ -47,8 +47,9 @@ type Server struct {
 func Start(opts Options) *Server {
 	s := &Server{opts: opts, tried: make(chan struct{}), quit: make(chan struct{})}
 	s.http = &http.Server{
-		Handler: opts.Handler, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: cmp.Or(opts.WriteTimeout, 10*time.Second),
-		IdleTimeout: 30 * time.Second, MaxHeaderBytes: 8 << 10, ConnState: s.limitConns,
+		Handler: opts.Handler, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second,
+		WriteTimeout: cmp.Or(opts.WriteTimeout, 10*time.Second),
+		IdleTimeout:  30 * time.Second, MaxHeaderBytes: 8 << 10, ConnState: s.limitConns,
 	}
 	go s.run()
 	return s

@@ -20,7 +20,8 @@ import (
 //	CAP_CHOWN         directories and ACLs for the container's user
 //	CAP_FOWNER        modes and ACLs of what belongs to that user, or to the vswitch's
 //	CAP_DAC_OVERRIDE  directories of other users: sockets are created and removed in them
-const neededCapabilities uint64 = 1<<unix.CAP_SYS_ADMIN | 1<<unix.CAP_CHOWN | 1<<unix.CAP_FOWNER | 1<<unix.CAP_DAC_OVERRIDE
+const neededCapabilities uint64 = 1<<unix.CAP_SYS_ADMIN | 1<<unix.CAP_CHOWN | 1<<unix.CAP_FOWNER |
+	1<<unix.CAP_DAC_OVERRIDE
 
 // Drop drops all capabilities but the needed ones for good: also from the bounding, the
 // inheritable and the ambient set, and with no_new_privs. It adds none. It holds for all threads
@@ -59,7 +60,8 @@ func Drop() error {
 		data[i].Effective = data[i].Permitted
 		data[i].Inheritable = 0
 	}
-	if _, _, errno := syscall.AllThreadsSyscall(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&hdr)), uintptr(unsafe.Pointer(&data)), 0); errno != 0 {
+	if _, _, errno := syscall.AllThreadsSyscall(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&hdr)),
+		uintptr(unsafe.Pointer(&data)), 0); errno != 0 {
 		return fmt.Errorf("set capabilities: %w", errno)
 	}
 	return nil

@@ -106,7 +106,8 @@ func (l lookup) listDir(p string, match func(string) bool) ([]string, error) {
 	names, err := l.host.ReadDir(p, maxEntries)
 	if errdefs.IsNotFound(err) {
 		if st, statErr := l.host.Stat(p); statErr == nil && st.Mode&unix.S_IFMT != unix.S_IFDIR {
-			return nil, l.newError(p, errdefs.ErrInvalidArgument, "", "it is a %s, not a directory", hostfs.TypeName(st.Mode))
+			return nil, l.newError(p, errdefs.ErrInvalidArgument, "", "it is a %s, not a directory",
+				hostfs.TypeName(st.Mode))
 		}
 		return nil, nil
 	}

@@ -24,7 +24,8 @@ func (l lookup) newError(file string, sentinel error, hint, format string, args 
 	if l.device != "" {
 		op += fmt.Sprintf(" %q", l.device)
 	}
-	return fmt.Errorf("%s: %w", op, &diag.Diagnostic{File: file, Rule: fmt.Sprintf(format, args...), Hint: hint, Kind: sentinel})
+	return fmt.Errorf("%s: %w", op, &diag.Diagnostic{File: file, Rule: fmt.Sprintf(format, args...), Hint: hint,
+		Kind: sentinel})
 }
 
 // wrapError reports that file could not be read. The hint, which may be "", is for a file that does not exist.

@@ -23,7 +23,8 @@ const maxRDMA = 64
 func RDMA(host hostfs.Root, address string, names []string) ([]Node, error) {
 	l := lookup{host, "find RDMA nodes of PCI device", address}
 	if len(names) > maxRDMA {
-		return nil, l.newError("", errdefs.ErrInvalidArgument, "", "%d RDMA devices are named, more than %d", len(names), maxRDMA)
+		return nil, l.newError("", errdefs.ErrInvalidArgument, "", "%d RDMA devices are named, more than %d",
+			len(names), maxRDMA)
 	}
 	for _, name := range names {
 		if err := checkName(name); err != nil {
@@ -57,7 +58,8 @@ func RDMA(host hostfs.Root, address string, names []string) ([]Node, error) {
 			verbs = verbs || strings.HasPrefix(path.Base(c.file), "uverbs")
 		}
 		if !verbs {
-			return nil, l.newError(path.Join(dev.Dir, "infiniband_verbs"), errdefs.ErrNotFound, "load the kernel module ib_uverbs",
+			return nil, l.newError(path.Join(dev.Dir, "infiniband_verbs"), errdefs.ErrNotFound,
+				"load the kernel module ib_uverbs",
 				"RDMA device %q has no uverbs device", name)
 		}
 	}
@@ -92,7 +94,8 @@ func (l lookup) listRDMAChars(dev PCIDevice) ([]rdmaChar, error) {
 				return nil, err
 			}
 			if !ok || checkName(device) != nil {
-				return nil, l.newError(path.Join(file, "ibdev"), errdefs.ErrInvalidArgument, "", "it holds %.64q, not the name of an RDMA device", device)
+				return nil, l.newError(path.Join(file, "ibdev"), errdefs.ErrInvalidArgument, "",
+					"it holds %.64q, not the name of an RDMA device", device)
 			}
 			chars = append(chars, rdmaChar{file, device})
 		}
@@ -116,7 +119,8 @@ func (l lookup) selectRDMA(dev PCIDevice, chars []rdmaChar, names []string) ([]s
 	}
 	slices.Sort(own)
 	if len(own) == 0 {
-		return nil, l.newError(dir, errdefs.ErrNotFound, "load the RDMA module of driver "+dev.Driver, "the device has no RDMA device")
+		return nil, l.newError(dir, errdefs.ErrNotFound, "load the RDMA module of driver "+dev.Driver,
+			"the device has no RDMA device")
 	}
 	wanted := slices.Compact(slices.Sorted(slices.Values(names)))
 	for _, name := range wanted {

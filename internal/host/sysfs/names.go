@@ -22,7 +22,8 @@ const maxName = 128
 // ("10000:01:00.0").
 func ParseAddress(s string) (string, error) {
 	if _, ok := diag.PCIAddress(s); !ok {
-		return "", fmt.Errorf("PCI address %s: it must look like 0000:03:00.3: %w", diag.Quote(s), errdefs.ErrInvalidArgument)
+		return "", fmt.Errorf("PCI address %s: it must look like 0000:03:00.3: %w", diag.Quote(s),
+			errdefs.ErrInvalidArgument)
 	}
 	return strings.ToLower(s), nil
 }

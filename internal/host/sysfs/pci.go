@@ -71,7 +71,8 @@ func Nodes(host hostfs.Root, address string) ([]Node, error) {
 	if dev.Driver != "" {
 		problem = fmt.Sprintf("the device is bound to driver %q", dev.Driver)
 	}
-	return nil, l.newError(path.Join(dev.Dir, "driver"), errdefs.ErrFailedPrecondition, "bind it to vfio-pci or to its network driver", "%s", problem)
+	return nil, l.newError(path.Join(dev.Dir, "driver"), errdefs.ErrFailedPrecondition,
+		"bind it to vfio-pci or to its network driver", "%s", problem)
 }
 
 func (l lookup) readPCI() (PCIDevice, error) {
@@ -103,7 +104,8 @@ func (l lookup) readPCI() (PCIDevice, error) {
 	}
 	if target != "" {
 		if dev.Physical, err = ParseAddress(path.Base(target)); err != nil {
-			return PCIDevice{}, l.newError(physical, errdefs.ErrInvalidArgument, "", "it links to %q, which is not a PCI device", target)
+			return PCIDevice{}, l.newError(physical, errdefs.ErrInvalidArgument, "",
+				"it links to %q, which is not a PCI device", target)
 		}
 	}
 	return dev, nil

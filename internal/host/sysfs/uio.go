@@ -16,7 +16,8 @@ func (l lookup) findUIO(dev PCIDevice) ([]Node, error) {
 		return nil, err
 	}
 	if len(names) == 0 {
-		return nil, l.newError(dir, errdefs.ErrNotFound, "bind it again, or bind it to vfio-pci", "driver %q has registered no uio device", dev.Driver)
+		return nil, l.newError(dir, errdefs.ErrNotFound, "bind it again, or bind it to vfio-pci",
+			"driver %q has registered no uio device", dev.Driver)
 	}
 	nodes := make([]Node, 0, len(names))
 	for _, name := range names {

@@ -38,7 +38,8 @@ func New(dir string) (*Tree, error) {
 		return nil, err
 	}
 	t := &Tree{root: root}
-	for _, d := range []string{"/sys/bus/pci/devices", "/sys/bus/vdpa/devices", "/sys/class/misc", "/sys/class/vfio", "/dev"} {
+	for _, d := range []string{"/sys/bus/pci/devices", "/sys/bus/vdpa/devices", "/sys/class/misc", "/sys/class/vfio",
+		"/dev"} {
 		if err := t.Mkdir(d); err != nil {
 			return nil, err
 		}

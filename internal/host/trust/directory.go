@@ -19,8 +19,8 @@ import (
 var parents = Options{Sticky: true, UnmappedOwner: true}
 
 // OpenOwnDir opens one of Jackfield's own directories. It follows no symlink but /var/run, and every directory on the
-// path must belong to root, or to this process's user, and be writable by nobody else. The error for another directory is
-// an *Error.
+// path must belong to root, or to this process's user, and be writable by nobody else. The error for another directory
+// is an *Error.
 func OpenOwnDir(host hostfs.Root, dir string) (*os.File, error) {
 	return openDir(host, dir, nil, Options{})
 }
@@ -117,7 +117,8 @@ func checkComponent(at string, st *unix.Stat_t, rule Options) error {
 		}
 		return nil
 	case unix.S_IFLNK:
-		return &Error{Path: at, Found: "a symlink", Rule: "no symlink is followed to this directory", Remedy: "use the path that it leads to"}
+		return &Error{Path: at, Found: "a symlink", Rule: "no symlink is followed to this directory",
+			Remedy: "use the path that it leads to"}
 	}
 	return hostfs.PathError("open", at, unix.ENOTDIR)
 }

@@ -28,8 +28,8 @@ func CheckProgram(host hostfs.Root, file string) error {
 	return CheckParents(host, file, parents)
 }
 
-// CheckParents checks each directory on a program's path, also those of its symlinks. A user who can write one can replace
-// the program. The error is an *Error, or the reason why a directory cannot be inspected.
+// CheckParents checks each directory on a program's path, also those of its symlinks. A user who can write one can
+// replace the program. The error is an *Error, or the reason why a directory cannot be inspected.
 func CheckParents(host hostfs.Root, file string, opts Options) error {
 	at, rest, links := "/", strings.Split(file, "/"), 0
 	for {

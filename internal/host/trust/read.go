@@ -46,7 +46,8 @@ func (r *Reader) Check(what, path string, st *unix.Stat_t) *diag.Diagnostic {
 	if e == nil {
 		return nil
 	}
-	return &diag.Diagnostic{Found: fmt.Sprintf("%s %q, %s", what, path, e.Found), Rule: e.Rule, Hint: e.Remedy, Kind: errdefs.ErrPermissionDenied}
+	return &diag.Diagnostic{Found: fmt.Sprintf("%s %q, %s", what, path, e.Found), Rule: e.Rule, Hint: e.Remedy,
+		Kind: errdefs.ErrPermissionDenied}
 }
 
 // ReadFile reads a file of an open directory, which the caller has checked; file is its host path.
@@ -139,7 +140,8 @@ func (r *Reader) openFile(dirfd int, file, target string) (int, error) {
 // systemFault reports an error of the system. Its Kind is errdefs.ErrUnavailable where the reason
 // may pass.
 func systemFault(doing string, err error) *diag.Diagnostic {
-	d := &diag.Diagnostic{Rule: "cannot " + doing + ": " + diag.ErrorText(hostfs.WithoutPath(err)), Kind: errdefs.ErrUnavailable}
+	d := &diag.Diagnostic{Rule: "cannot " + doing + ": " + diag.ErrorText(hostfs.WithoutPath(err)),
+		Kind: errdefs.ErrUnavailable}
 	for _, kind := range []error{errdefs.ErrNotFound, errdefs.ErrPermissionDenied, errdefs.ErrInvalidArgument} {
 		if errors.Is(err, kind) {
 			d.Kind = kind

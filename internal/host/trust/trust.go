@@ -58,7 +58,8 @@ func Check(path string, st *unix.Stat_t, opts Options) *Error {
 		if hostfs.IsSharedDir(path, st.Mode) {
 			remedy = "choose a directory that belongs to root"
 		}
-		return &Error{Path: path, Found: fmt.Sprintf("owned by uid %d, mode %04o", st.Uid, perm), Rule: "it must belong to root", Remedy: remedy, Owner: true}
+		return &Error{Path: path, Found: fmt.Sprintf("owned by uid %d, mode %04o", st.Uid, perm),
+			Rule: "it must belong to root", Remedy: remedy, Owner: true}
 	}
 	writable := perm & 0o022
 	if opts.AnyGroup || st.Gid == 0 || int(st.Gid) == os.Getegid() {
@@ -70,7 +71,8 @@ func Check(path string, st *unix.Stat_t, opts Options) *Error {
 	}
 	if writable != 0 && !opts.AnyMode {
 		if opts.AnyGroup && !hostfs.IsSharedDir(path, st.Mode) {
-			return &Error{Path: path, Found: fmt.Sprintf("mode %04o", perm), Rule: "not all users may write to it", Remedy: "run `chmod o-w " + path + "`"}
+			return &Error{Path: path, Found: fmt.Sprintf("mode %04o", perm), Rule: "not all users may write to it",
+				Remedy: "run `chmod o-w " + path + "`"}
 		}
 		return &Error{Path: path, Found: fmt.Sprintf("mode %04o", perm),
 			Rule: "it must be writable by its owner alone", Remedy: hostfs.WriteRemedy(path, st.Mode)}
@@ -96,6 +98,9 @@ func Peer(conn syscall.Conn) (*unix.Ucred, error) {
 		return nil, err
 	}
 	var cred *unix.Ucred
-	control := raw.Control(func(fd uintptr) { cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
+	control := raw.Control(func(fd uintptr) {
+		cred,
+			err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	})
 	return cred, errors.Join(control, err)
 }

@@ -84,7 +84,8 @@ func (w *Watcher) applyEvent(d *directory, ev inotifyEvent, add func(*Watch, str
 			add(x, name)
 		}
 	}
-	if below := path.Join(d.path, name); name != "" && w.dirs[below] != nil && ev.Mask&(unix.IN_CREATE|unix.IN_MOVED_TO|unix.IN_MOVED_FROM) != 0 {
+	if below := path.Join(d.path, name); name != "" && w.dirs[below] != nil &&
+		ev.Mask&(unix.IN_CREATE|unix.IN_MOVED_TO|unix.IN_MOVED_FROM) != 0 {
 		return w.rearmBelow(below, add)
 	}
 	return nil

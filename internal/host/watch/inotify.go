@@ -23,12 +23,14 @@ type inotifyEvent struct {
 func inotifyEvents(buf []byte) iter.Seq[inotifyEvent] {
 	return func(yield func(inotifyEvent) bool) {
 		for len(buf) > 0 {
-			if len(buf) < unix.SizeofInotifyEvent || len(buf)-unix.SizeofInotifyEvent < int(binary.NativeEndian.Uint32(buf[12:])) {
+			if len(buf) < unix.SizeofInotifyEvent ||
+				len(buf)-unix.SizeofInotifyEvent < int(binary.NativeEndian.Uint32(buf[12:])) {
 				yield(inotifyEvent{WD: -1, Mask: unix.IN_Q_OVERFLOW})
 				return
 			}
 			end := unix.SizeofInotifyEvent + int(binary.NativeEndian.Uint32(buf[12:]))
-			ev := inotifyEvent{WD: int32(binary.NativeEndian.Uint32(buf)), Mask: binary.NativeEndian.Uint32(buf[4:]), Name: buf[unix.SizeofInotifyEvent:end]}
+			ev := inotifyEvent{WD: int32(binary.NativeEndian.Uint32(buf)), Mask: binary.NativeEndian.Uint32(buf[4:]),
+				Name: buf[unix.SizeofInotifyEvent:end]}
 			if i := bytes.IndexByte(ev.Name, 0); i >= 0 {
 				ev.Name = ev.Name[:i]
 			}

@@ -151,7 +151,8 @@ func (q *Queue) Close() error {
 func openInotify() (int, error) {
 	fd, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
 	if err != nil {
-		return -1, fmt.Errorf("open inotify descriptor: %w (fs.inotify.max_user_instances limits how many a user has)", err)
+		return -1, fmt.Errorf("open inotify descriptor: %w (fs.inotify.max_user_instances limits how many a user has)",
+			err)
 	}
 	return fd, nil
 }

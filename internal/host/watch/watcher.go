@@ -75,7 +75,8 @@ const (
 	Removed    = unix.IN_DELETE      // names that were removed or renamed away
 )
 
-const always = unix.IN_CREATE | unix.IN_MOVED_TO | unix.IN_MOVED_FROM | unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_ONLYDIR
+const always = unix.IN_CREATE | unix.IN_MOVED_TO | unix.IN_MOVED_FROM | unix.IN_DELETE_SELF | unix.IN_MOVE_SELF |
+	unix.IN_ONLYDIR
 
 // directoryGone are the events after which a directory is not at its path any more.
 const directoryGone = unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_IGNORED | unix.IN_UNMOUNT
@@ -113,7 +114,8 @@ func (w *Watcher) Close() error {
 // reports only what the directories above do.
 func (w *Watcher) Add(dir, name string, mask uint32, notify func(name string)) (*Watch, error) {
 	if path.Clean(dir) != dir || !path.IsAbs(dir) || strings.Contains(name, "/") {
-		return nil, errdefs.ErrInvalidArgument.WithMessage(fmt.Sprintf("watch %q in %q: must be a clean absolute path and a name", name, dir))
+		return nil, errdefs.ErrInvalidArgument.WithMessage(fmt.Sprintf("watch %q in %q: must be a clean absolute "+
+			"path and a name", name, dir))
 	}
 	// An unresponsive file system blocks here, where the lock is not held that all other watches need.
 	if fd, err := w.host.OpenNoSymlinks(dir, unix.O_PATH|unix.O_DIRECTORY); err == nil {
@@ -191,7 +193,8 @@ func (w *Watcher) armDirectory(d *directory) error {
 	wd, err := unix.InotifyAddWatch(w.fd, hostfs.DescriptorPath(fd), always|d.mask|unix.IN_MASK_ADD)
 	if err != nil {
 		w.disarmDirectory(d)
-		return fmt.Errorf("watch directory %q: %w (fs.inotify.max_user_watches limits how many a user has)", d.path, err)
+		return fmt.Errorf("watch directory %q: %w (fs.inotify.max_user_watches limits how many a user has)", d.path,
+			err)
 	}
 	if d.wd != int32(wd) {
 		w.disarmDirectory(d)

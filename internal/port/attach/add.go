@@ -40,7 +40,8 @@ type addPlan struct {
 // allocate returns the attachment's addresses. It runs when the socket directory exists, and its context leaves time to
 // undo it, which Release does. If it fails, it has undone everything itself. report hands the attachment to the
 // runtime. If it fails, the attachment is removed. info is without the interface's information.
-func (t *Attachment) Add(ctx context.Context, allocate func(context.Context) (Addresses, error), report func(info *deviceinfo.Info) error) error {
+func (t *Attachment) Add(ctx context.Context, allocate func(context.Context) (Addresses, error),
+	report func(info *deviceinfo.Info) error) error {
 	ctx, cancel := t.LimitTime(ctx)
 	defer cancel()
 	a, err := t.planAdd()
@@ -140,12 +141,14 @@ func (t *Attachment) planInfoFile(a *addPlan) error {
 		return err
 	}
 	if a.file, err = (deviceinfo.CNIDir{Root: t.Root.Dir(), Dir: t.InfoDir}).File(full); err != nil {
-		return Fail(codeConfig, "invalid network configuration: "+t.Source.Name("runtimeConfig."+deviceinfo.CapabilityKey)+": "+diag.Quote(full), "%v", err)
+		return Fail(codeConfig, "invalid network configuration: "+
+			t.Source.Name("runtimeConfig."+deviceinfo.CapabilityKey)+": "+diag.Quote(full), "%v", err)
 	}
 	a.record.InfoFile = path.Base(full)
 	if !isInfoFileOf(t.Key, a.record.InfoFile) {
 		key := t.Source.Name("runtimeConfig." + deviceinfo.CapabilityKey)
-		return Fail(codeConfig, "invalid network configuration: "+key+": "+diag.Quote(full), "%sinvalid value %s: %s; remove the key from the network, because the runtime sets it",
+		return Fail(codeConfig, "invalid network configuration: "+key+": "+diag.Quote(full),
+			"%sinvalid value %s: %s; remove the key from the network, because the runtime sets it",
 			t.Source.Place(key), diag.Quote(full), infoFileRule(t.Key))
 	}
 	a.before, err = a.file.Read()
@@ -168,18 +171,21 @@ func (t *Attachment) planInfoFile(a *addPlan) error {
 // written, so that only an empty one is overwritten.
 func (t *Attachment) checkDamagedInfo(a *addPlan, err error) error {
 	if len(t.DeviceIDs) > 0 {
-		return Fail(codeConfig, "invalid device-info file", "%v; it should be the copy of the device plugin's file: remove it, and re-create the pod", err)
+		return Fail(codeConfig, "invalid device-info file",
+			"%v; it should be the copy of the device plugin's file: remove it, and re-create the pod", err)
 	}
 	st, statErr := t.Root.Lstat(a.file.Path())
 	if statErr == nil && st.Mode&unix.S_IFMT == unix.S_IFREG && (t.InfoFile == "" || st.Size == 0) {
 		return nil
 	}
-	return Fail(codeConfig, "invalid device-info file", "%v; the runtime names the file, and the network has no device of a device plugin: remove the file, "+
-		"or wait until the runtime has written it", err)
+	return Fail(codeConfig, "invalid device-info file",
+		"%v; the runtime names the file, and the network has no device of a device plugin: remove the file, "+
+			"or wait until the runtime has written it", err)
 }
 
 // createAttachment creates what was planned and recorded.
-func (t *Attachment) createAttachment(ctx context.Context, st *record.Store, a *addPlan, allocate func(context.Context) (Addresses, error)) error {
+func (t *Attachment) createAttachment(ctx context.Context, st *record.Store, a *addPlan,
+	allocate func(context.Context) (Addresses, error)) error {
 	// Status makes the same check.
 	dir, err := openDir(t.Root, "deviceInfoDir", t.InfoDir, 0o755)
 	if err != nil {
@@ -220,7 +226,8 @@ func (t *Attachment) createAttachment(ctx context.Context, st *record.Store, a *
 	}
 	err = a.file.Update(func(current *deviceinfo.Info) (*deviceinfo.Info, error) {
 		if (current != nil) != (a.before != nil) {
-			return nil, Fail(codeLater, "try again later", "device-info file %q was created or removed meanwhile", a.record.InfoFile)
+			return nil, Fail(codeLater, "try again later", "device-info file %q was created or removed meanwhile",
+				a.record.InfoFile)
 		}
 		a.wrote = true
 		return info, nil
@@ -233,7 +240,8 @@ func (t *Attachment) createAttachment(ctx context.Context, st *record.Store, a *
 
 // interfaceInfo returns what the device-info file and devices.json say about the interface.
 func (t *Attachment) interfaceInfo(a *addPlan, addresses Addresses) attachment.InterfaceInfo {
-	n := attachment.InterfaceInfo{Network: t.Network, MAC: t.MAC, IPs: addresses.IPs, Gateway: addresses.Gateways, DNS: addresses.DNS, Bandwidth: t.Bandwidth, Labels: t.Labels}
+	n := attachment.InterfaceInfo{Network: t.Network, MAC: t.MAC, IPs: addresses.IPs, Gateway: addresses.Gateways,
+		DNS: addresses.DNS, Bandwidth: t.Bandwidth, Labels: t.Labels}
 	if a.port != nil {
 		// VPP does not report queues.
 		n.MTU, n.Queues = a.port.MTU, cmp.Or(a.port.Queues, a.record.Port.Queues)

@@ -17,7 +17,8 @@ import (
 
 // Check checks that the device-info file, the socket directory and the port are as Add recorded them. compare
 // checks what the adapter knows of the attachment, with the device-info of the file and the interface's addresses.
-func (t *Attachment) Check(ctx context.Context, r *record.Record, compare func(info *deviceinfo.Info, ips []string) error) error {
+func (t *Attachment) Check(ctx context.Context, r *record.Record,
+	compare func(info *deviceinfo.Info, ips []string) error) error {
 	info, err := t.checkInfoFile(r)
 	if err != nil {
 		return err
@@ -52,7 +53,8 @@ func (t *Attachment) checkInfoFile(r *record.Record) (*deviceinfo.Info, error) {
 	found, want := identityFields(info), identityFields(r.Info)
 	for _, key := range slices.Sorted(maps.Keys(want)) {
 		if found[key] != want[key] {
-			return nil, Changed("device-info file", "%s: %s: invalid value %q: must be %q", file, key, found[key], want[key])
+			return nil, Changed("device-info file", "%s: %s: invalid value %q: must be %q", file, key, found[key],
+				want[key])
 		}
 	}
 	return info, nil
@@ -75,11 +77,13 @@ func (t *Attachment) Status(ctx context.Context) (configFile string, err error) 
 	_, missing := t.Root.Stat(t.SocketDir)
 	errs := []error{t.checkWritable("stateDir", t.StateDir, 0o700)}
 	if t.Device.IsSocket() {
-		errs = append(errs, t.checkWritable("claimsDir", t.ClaimsDir, 0o700), t.checkWritable("socketDir", t.SocketDir, 0o755))
+		errs = append(errs, t.checkWritable("claimsDir", t.ClaimsDir, 0o700),
+			t.checkWritable("socketDir", t.SocketDir, 0o755))
 	}
 	errs = append(errs, t.checkWritable("deviceInfoDir", t.InfoDir, 0o755))
 	if err := JoinErrors(errs...); err != nil {
-		return "", Fail(codeUnavailable, "the plugin is not available", "%s: %s", AsError(err).Msg, AsError(err).Details)
+		return "", Fail(codeUnavailable, "the plugin is not available", "%s: %s", AsError(err).Msg,
+			AsError(err).Details)
 	}
 	if missing != nil && t.Device.IsSocket() {
 		if err := t.checkLostSocketDirs(); err != nil {
@@ -100,7 +104,8 @@ func (t *Attachment) checkWritable(key, dir string, perm uint32) error {
 		return Fail(codeIO, "I/O failure: "+key, "write to %q: %v", dir, err)
 	}
 	var fs unix.Statfs_t
-	if err := unix.Fstatfs(int(f.Fd()), &fs); err == nil && (fs.Blocks > 0 && fs.Bavail == 0 || fs.Files > 0 && fs.Ffree == 0) {
+	if err := unix.Fstatfs(int(f.Fd()), &fs); err == nil &&
+		(fs.Blocks > 0 && fs.Bavail == 0 || fs.Files > 0 && fs.Ffree == 0) {
 		return Fail(codeIO, "I/O failure: "+key, "%q: %v", dir, unix.ENOSPC)
 	}
 	return nil
@@ -114,5 +119,6 @@ func (t *Attachment) checkLostSocketDirs() error {
 		return err
 	}
 	return Fail(codeLimited, "the plugin is not available, and existing containers have limited connectivity",
-		"socketDir %q is gone, and with it the socket of interface %q of container %q: re-create its pod", t.SocketDir, r.Interface, r.ContainerID)
+		"socketDir %q is gone, and with it the socket of interface %q of container %q: "+
+			"re-create its pod", t.SocketDir, r.Interface, r.ContainerID)
 }

@@ -34,7 +34,8 @@ func (t *Attachment) deviceID() (id string, err error) {
 }
 
 // deviceIDRemedy begins the remedy for a device without an ID. The reader is often the author of a pod.
-const deviceIDRemedy = "request the resource of the network in resources.limits of a container, and name that resource in annotation " +
+const deviceIDRemedy = "request the resource of the network in resources.limits of a container, and name that " +
+	"resource in annotation " +
 	"k8s.v1.cni.cncf.io/resourceName of the NetworkAttachmentDefinition. Outside Kubernetes set "
 
 // agreedValue returns the value of the device's key on which all sources that have one agree.
@@ -59,7 +60,8 @@ func (t *Attachment) describePCI(p *deviceinfo.PCI) error {
 	if id != "" {
 		if _, err := sysfs.ParseAddress(id); err != nil {
 			if p.PCIAddress == "" && t.Device.Field["pci-address"] == "" {
-				return t.Invalid("deviceID", diag.Quote(id), "a PCI address, dddd:BB:DD.f, or a device-info file of the device plugin with the address")
+				return t.Invalid("deviceID", diag.Quote(id),
+					"a PCI address, dddd:BB:DD.f, or a device-info file of the device plugin with the address")
 			}
 			id = "" // a name of the device plugin's own
 		}
@@ -101,7 +103,8 @@ func (t *Attachment) describeVDPA(v *deviceinfo.VDPA) error {
 		return err
 	}
 	if name == "" && address == "" {
-		return t.Invalid("deviceID", "nothing", "the vDPA device or its PCI function: "+deviceIDRemedy+"deviceID or device.parent-device")
+		return t.Invalid("deviceID", "nothing", "the vDPA device or its PCI function: "+deviceIDRemedy+
+			"deviceID or device.parent-device")
 	}
 	dev, err := findVDPA(t.Root, name, address)
 	if err != nil {
@@ -157,9 +160,11 @@ func findVDPA(host hostfs.Root, name, address string) (sysfs.VDPADevice, error) 
 	case 1:
 		return found[0], nil
 	case 0:
-		return sysfs.VDPADevice{}, Fail(CodeDevice, "device "+address+" cannot be used", "no device in %s with a driver belongs to PCI function %s: add one with the vdpa command", vdpaDir, address)
+		return sysfs.VDPADevice{}, Fail(CodeDevice, "device "+address+" cannot be used",
+			"no device in %s with a driver belongs to PCI function %s: add one with the vdpa command", vdpaDir, address)
 	}
-	return sysfs.VDPADevice{}, Fail(CodeDevice, "device "+address+" cannot be used", "%d vDPA devices belong to PCI function %s: choose one with device.parent-device", len(found), address)
+	return sysfs.VDPADevice{}, Fail(CodeDevice, "device "+address+" cannot be used",
+		"%d vDPA devices belong to PCI function %s: choose one with device.parent-device", len(found), address)
 }
 
 // virtioDir returns the device on the virtio bus of a vDPA device that is bound to the virtio driver, or "".
@@ -229,11 +234,14 @@ func identityFields(info *deviceinfo.Info) map[string]string {
 	case info == nil:
 		return nil
 	case info.Type == deviceinfo.TypeVhostUser:
-		return map[string]string{"type": string(info.Type), "mode": string(info.VhostUser.Mode), "path": info.VhostUser.Path}
+		return map[string]string{"type": string(info.Type), "mode": string(info.VhostUser.Mode),
+			"path": info.VhostUser.Path}
 	case info.Type == deviceinfo.TypeMemif:
-		return map[string]string{"type": string(info.Type), "role": string(info.Memif.Role), "path": info.Memif.Path, "mode": string(info.Memif.Mode)}
+		return map[string]string{"type": string(info.Type), "role": string(info.Memif.Role), "path": info.Memif.Path,
+			"mode": string(info.Memif.Mode)}
 	case info.Type == deviceinfo.TypeVDPA:
-		return map[string]string{"type": string(info.Type), "parent-device": info.VDPA.ParentDevice, "driver": string(info.VDPA.Driver)}
+		return map[string]string{"type": string(info.Type), "parent-device": info.VDPA.ParentDevice,
+			"driver": string(info.VDPA.Driver)}
 	}
 	return map[string]string{"type": string(info.Type), "pci-address": info.PCI.PCIAddress}
 }

@@ -56,7 +56,8 @@ func (t *Attachment) Unsupported(why string, keys ...string) error {
 	for i, key := range keys {
 		texts[i] = fmt.Sprintf("%q: %s", s.Name(key), s.Value(key))
 	}
-	return Fail(codeField, "unsupported field in network configuration: "+strings.Join(texts, ", "), "%s%s", s.Place(keys[0]), why)
+	return Fail(codeField, "unsupported field in network configuration: "+strings.Join(texts, ", "), "%s%s",
+		s.Place(keys[0]), why)
 }
 
 // ioError returns an error of reading or writing something with its code; nil for nil.

@@ -63,7 +63,8 @@ func (t *Attachment) checkRecord(r *record.Record) error {
 			return err
 		}
 		if !cfg.AllowsLocation(l.key, l.value) {
-			return invalidRecord(l.key, l.value, "must be a location that the node's configuration lists in "+config.LocationList(l.key))
+			return invalidRecord(l.key, l.value, "must be a location that the node's configuration lists in "+
+				config.LocationList(l.key))
 		}
 	}
 	switch {
@@ -77,7 +78,8 @@ func (t *Attachment) checkRecord(r *record.Record) error {
 	return nil
 }
 
-// checkInfoDir checks that nobody but root can replace or fill a directory of device-info files. A missing one is no error.
+// checkInfoDir checks that nobody but root can replace or fill a directory of device-info files. A missing one is no
+// error.
 func (t *Attachment) checkInfoDir(dir string) error {
 	f, err := trust.OpenOwnDir(t.Root, dir)
 	switch {
@@ -93,8 +95,8 @@ func invalidRecord(key, value, rule string) error {
 	return fmt.Errorf("%s: invalid value %s: %s: %w", key, diag.Quote(value), rule, errdefs.ErrInvalidArgument)
 }
 
-// isInfoFileOf reports whether a device-info file belongs to an attachment by its name, <network>-<sandbox ID>_<interface>.
-// A file without these names may be that of another pod.
+// isInfoFileOf reports whether a device-info file belongs to an attachment by its name, <network>-<sandbox
+// ID>_<interface>. A file without these names may be that of another pod.
 func isInfoFileOf(key record.Key, name string) bool {
 	_, ifName, ok := deviceinfo.MatchCNIFileName(name, key.ContainerID)
 	return ok && ifName == key.Interface
@@ -102,5 +104,6 @@ func isInfoFileOf(key record.Key, name string) bool {
 
 // infoFileRule is the rule that isInfoFileOf checks.
 func infoFileRule(key record.Key) string {
-	return fmt.Sprintf("the name must end with -%s_%s, which are the container's ID and the interface", key.ContainerID, key.Interface)
+	return fmt.Sprintf("the name must end with -%s_%s, which are the container's ID and the interface",
+		key.ContainerID, key.Interface)
 }

@@ -62,7 +62,8 @@ func (t *Attachment) loadNodeConfig(file, name string) (*config.Config, config.V
 		if file == config.DefaultPath {
 			otherwise = ", or run jackfield-nri, which keeps a copy of its configuration in " + config.DefaultCopyPath
 		}
-		return nil, config.Vswitch{}, Fail(codeConfig, "the node's configuration is missing", "create %s with the vswitch %q under vswitches%s", file, name, otherwise)
+		return nil, config.Vswitch{}, Fail(codeConfig, "the node's configuration is missing",
+			"create %s with the vswitch %q under vswitches%s", file, name, otherwise)
 	}
 	if err != nil {
 		return nil, config.Vswitch{}, Fail(codeConfig, "the node's configuration is invalid", "%v", err)
@@ -74,7 +75,8 @@ func (t *Attachment) loadNodeConfig(file, name string) (*config.Config, config.V
 		for _, v := range cfg.Vswitches {
 			names = append(names, v.Name)
 		}
-		return nil, v, Fail(codeConfig, "vswitch "+diag.Quote(name)+" is not in the node's configuration", "vswitches of %s has %s%s",
+		return nil, v, Fail(codeConfig, "vswitch "+diag.Quote(name)+" is not in the node's configuration",
+			"vswitches of %s has %s%s",
 			cfg.File(), cmp.Or(strings.Join(names, ", "), "none"), diag.Suggest(name, names...))
 	}
 	return cfg, v, nil
@@ -105,9 +107,11 @@ func (t *Attachment) switchError(err error) error {
 	case err == nil:
 		return nil
 	case errors.As(err, &unavailable):
-		remedy := "check that the vswitch runs, and vswitches." + unavailable.Switch + ".endpoint of the node's configuration"
+		remedy := "check that the vswitch runs, and vswitches." + unavailable.Switch +
+			".endpoint of the node's configuration"
 		if unavailable.Down {
-			remedy = "start the vswitch, or correct vswitches." + unavailable.Switch + ".endpoint of the node's configuration"
+			remedy = "start the vswitch, or correct vswitches." + unavailable.Switch +
+				".endpoint of the node's configuration"
 		}
 		return Fail(codeLater, "the vswitch is unreachable", "%v: %s", err, remedy)
 	case errors.Is(err, context.DeadlineExceeded) || errdefs.IsUnavailable(err) || errdefs.IsDeadlineExceeded(err):
@@ -119,7 +123,8 @@ func (t *Attachment) switchError(err error) error {
 		if !strings.HasPrefix(refusal.Field, "vswitches.") {
 			place, named.Field = t.Source.Place(refusal.Field), t.Source.Name(refusal.Field)
 		}
-		return Fail(CodeSwitch, "the vswitch refuses the port"+strings.TrimSuffix(": "+named.Field, ": "), "%s%v", place, &named)
+		return Fail(CodeSwitch, "the vswitch refuses the port"+strings.TrimSuffix(": "+named.Field, ": "), "%s%v",
+			place, &named)
 	}
 	return ioError("vswitch", err)
 }
@@ -146,8 +151,9 @@ func (t *Attachment) findBridge() (*config.Config, config.Vswitch, string, error
 	}
 	bridge := cmp.Or(t.Port.Bridge, v.Defaults.Bridge)
 	if bridge != "" && !slices.Contains(v.Bridges, bridge) {
-		return nil, v, "", t.Invalid("bridge", diag.Quote(bridge), "one of the bridges of vswitch "+v.Name+" in "+cfg.File()+": "+
-			cmp.Or(strings.Join(v.Bridges, ", "), "none")+diag.Suggest(bridge, v.Bridges...))
+		return nil, v, "", t.Invalid("bridge", diag.Quote(bridge),
+			"one of the bridges of vswitch "+v.Name+" in "+cfg.File()+": "+
+				cmp.Or(strings.Join(v.Bridges, ", "), "none")+diag.Suggest(bridge, v.Bridges...))
 	}
 	return cfg, v, bridge, nil
 }
@@ -159,8 +165,9 @@ func (t *Attachment) planPort(a *addPlan) error {
 		return nil
 	}
 	if path := SocketPath(a.before); path != "" && a.record.Directory == "" {
-		return t.Invalid("vswitch", diag.Quote(p.Vswitch), "no vswitch, because the device plugin's device-info names the allocated port's socket, "+diag.Quote(path)+
-			": remove vswitch from the configuration, or resourceName from the network's definition")
+		return t.Invalid("vswitch", diag.Quote(p.Vswitch),
+			"no vswitch, because the device plugin's device-info names the allocated port's socket, "+diag.Quote(path)+
+				": remove vswitch from the configuration, or resourceName from the network's definition")
 	}
 	cfg, v, bridge, err := t.findBridge()
 	if err != nil {
@@ -178,9 +185,11 @@ func (t *Attachment) planPort(a *addPlan) error {
 	owner := portOwner(t.Key)
 	owner.Namespace, owner.Pod = t.Namespace, t.Pod
 	a.port = &vswitch.Port{
-		Name: vswitch.PortName(owner), Owner: owner, Type: vswitch.Type(t.Device.Kind), Socket: a.socket, SwitchListens: t.Device.hostCreates(),
-		Bridge: bridge, MAC: t.MAC, MTU: cmp.Or(p.MTU, v.Defaults.MTU), VLAN: p.VLAN, Queues: cmp.Or(p.Queues, v.Defaults.Queues),
-		Rate: cmp.Or(p.Rate, t.Bandwidth["egressRate"]),
+		Name: vswitch.PortName(owner), Owner: owner, Type: vswitch.Type(t.Device.Kind), Socket: a.socket,
+		SwitchListens: t.Device.hostCreates(),
+		Bridge:        bridge, MAC: t.MAC, MTU: cmp.Or(p.MTU, v.Defaults.MTU), VLAN: p.VLAN,
+		Queues: cmp.Or(p.Queues, v.Defaults.Queues),
+		Rate:   cmp.Or(p.Rate, t.Bandwidth["egressRate"]),
 	}
 	return nil
 }
@@ -190,8 +199,8 @@ func (t *Attachment) subject() policy.Subject {
 	return policy.Subject{Namespace: t.Namespace, Pod: t.Pod}
 }
 
-// recordPort records the port if the policy lets the pod have one more. Counting and recording are under one lock, so that
-// two ADDs at the same time cannot both get the last port.
+// recordPort records the port if the policy lets the pod have one more. Counting and recording are under one lock, so
+// that two ADDs at the same time cannot both get the last port.
 func (t *Attachment) recordPort(ctx context.Context, st *record.Store, a *addPlan) error {
 	if a.policy.HasPortLimits(t.subject()) {
 		end, _ := ctx.Deadline() // Add sets one
@@ -256,7 +265,8 @@ func (t *Attachment) lockPort(ctx context.Context, st *record.Store, r *record.R
 		return nil, t.recordError(err)
 	}
 	if unlock == nil {
-		return nil, Fail(codeLater, "try again later", "another process has changed or removed record %q meanwhile", r.FileName())
+		return nil, Fail(codeLater, "try again later", "another process has changed or removed record %q meanwhile",
+			r.FileName())
 	}
 	return unlock, nil
 }
@@ -269,7 +279,8 @@ func (t *Attachment) removePort(ctx context.Context, r *record.Record) error {
 	driver, forgets, err := t.openRecordedSwitch(r)
 	if err != nil {
 		e := AsError(err)
-		return Fail(e.Code, e.Msg, "%s; port %s stays on vswitch %q: put the vswitch back into the node's configuration, or remove the port yourself and then the record %s",
+		return Fail(e.Code, e.Msg, "%s; port %s stays on vswitch %q: put the vswitch back into the node's "+
+			"configuration, or remove the port yourself and then the record %s",
 			e.Details, r.Port.Name, r.Switch, path.Join(t.StateDir, r.FileName()))
 	}
 	err = vswitch.RemovePort(ctx, driver, *r.Port)
@@ -294,15 +305,16 @@ func (t *Attachment) openRecordedSwitch(r *record.Record) (driver vswitch.Driver
 // lost.
 const unrecordedTime = 2 * time.Second
 
-// removeUnrecordedPort removes the port of an attachment that has no record, and no other record of its interface. If that
-// fails, it is only reported: an Add that requested a port has a record.
+// removeUnrecordedPort removes the port of an attachment that has no record, and no other record of its interface. If
+// that fails, it is only reported: an Add that requested a port has a record.
 func (t *Attachment) removeUnrecordedPort(ctx context.Context, st *record.Store, key record.Key) {
 	if t.Port.Vswitch == "" {
 		return
 	}
 	if st != nil {
 		keys, err := st.Keys()
-		if err != nil || slices.ContainsFunc(keys, func(k record.Key) bool { return k.ContainerID == key.ContainerID && k.Interface == key.Interface }) {
+		if err != nil || slices.ContainsFunc(keys,
+			func(k record.Key) bool { return k.ContainerID == key.ContainerID && k.Interface == key.Interface }) {
 			return
 		}
 	}
@@ -313,7 +325,8 @@ func (t *Attachment) removeUnrecordedPort(ctx context.Context, st *record.Store,
 		err = t.switchError(driver.Remove(ctx, portOwner(key)))
 	}
 	if err != nil {
-		fmt.Fprintf(t.Log, "%s: the attachment has no record, so no port of it should exist; cannot check vswitch %q: %v\n", t.Program, t.Port.Vswitch, err)
+		fmt.Fprintf(t.Log, "%s: the attachment has no record, so no port of it should exist; cannot check "+
+			"vswitch %q: %v\n", t.Program, t.Port.Vswitch, err)
 	}
 }
 
@@ -359,14 +372,18 @@ func (t *Attachment) collectPorts(ctx context.Context, st *record.Store, valid m
 	var errs []error
 	for _, p := range ports {
 		o := p.Owner
-		isRecorded := slices.ContainsFunc(keys, func(k record.Key) bool { return k.ContainerID == o.ContainerID && k.Interface == o.Interface })
-		if o.Network != t.Network || isRecorded || valid[record.Key{Network: o.Network, ContainerID: o.ContainerID, Interface: o.Interface}] {
+		isRecorded := slices.ContainsFunc(keys, func(k record.Key) bool {
+			return k.ContainerID == o.ContainerID && k.Interface == o.Interface
+		})
+		if o.Network != t.Network || isRecorded ||
+			valid[record.Key{Network: o.Network, ContainerID: o.ContainerID, Interface: o.Interface}] {
 			continue
 		}
 		ctx, cancel := t.limitSwitch(ctx)
 		errs = append(errs, t.switchError(driver.Remove(ctx, o)))
 		cancel()
-		errs = append(errs, t.releaseUnknownAddresses(record.Key{Network: o.Network, ContainerID: o.ContainerID, Interface: o.Interface}))
+		errs = append(errs, t.releaseUnknownAddresses(record.Key{Network: o.Network, ContainerID: o.ContainerID,
+			Interface: o.Interface}))
 	}
 	return JoinErrors(errs...)
 }
@@ -387,7 +404,8 @@ func (t *Attachment) checkRecordedPort(ctx context.Context, r *record.Record) er
 	}
 	have, want := ports[at], *r.Port
 	if have.Owner.ContainerID != want.Owner.ContainerID || have.Owner.Interface != want.Owner.Interface {
-		return Changed("port", "port %s of vswitch %q belongs to interface %q of container %q", want.Name, r.Switch, have.Owner.Interface, have.Owner.ContainerID)
+		return Changed("port", "port %s of vswitch %q belongs to interface %q of container %q", want.Name, r.Switch,
+			have.Owner.Interface, have.Owner.ContainerID)
 	}
 	if have.Fault != "" {
 		return Changed("port", "port %s of vswitch %q is not usable: %s", want.Name, r.Switch, diag.Quote(have.Fault))
@@ -406,7 +424,8 @@ func (t *Attachment) checkRecordedPort(ctx context.Context, r *record.Record) er
 		{"rate", wholeKilobits(have.Rate), wholeKilobits(want.Rate), want.Rate != 0},
 	} {
 		if f.reported && f.have != f.want {
-			return Changed("port", "%s of port %s of vswitch %q is %v: must be %v", f.key, want.Name, r.Switch, f.have, f.want)
+			return Changed("port", "%s of port %s of vswitch %q is %v: must be %v", f.key, want.Name, r.Switch, f.have,
+				f.want)
 		}
 	}
 	return nil

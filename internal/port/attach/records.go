@@ -66,7 +66,8 @@ func (t *Attachment) ReadRecord() (*record.Record, error) {
 		}
 	}
 	if r == nil {
-		return nil, Changed("its record is gone", "container %q, interface %q of network %q is not recorded in %q", t.ContainerID, t.Interface, t.Network, t.StateDir)
+		return nil, Changed("its record is gone", "container %q, interface %q of network %q is not recorded in %q",
+			t.ContainerID, t.Interface, t.Network, t.StateDir)
 	}
 	return r, nil
 }

@@ -82,14 +82,15 @@ func (t *Attachment) RemoveLeftovers(ctx context.Context) error {
 			return err
 		case err != nil:
 			answers = false
-			fmt.Fprintf(t.Log, "%s: interface %s of container %s in network %s is left over: %v\n", t.Program, key.Interface, key.ContainerID, key.Network, err)
+			fmt.Fprintf(t.Log, "%s: interface %s of container %s in network %s is left over: %v\n", t.Program,
+				key.Interface, key.ContainerID, key.Network, err)
 		}
 	}
 	return nil
 }
 
-// RemoveUnrecordedPorts removes the ports of the attachment's network that have no record, and reports failures on Log. The
-// records of a host are lost when it loses power, while Open vSwitch keeps its database.
+// RemoveUnrecordedPorts removes the ports of the attachment's network that have no record, and reports failures on Log.
+// The records of a host are lost when it loses power, while Open vSwitch keeps its database.
 func (t *Attachment) RemoveUnrecordedPorts(ctx context.Context) {
 	if t.Port.Vswitch == "" || t.StateDir != DefaultStateDir { // a user's records are not those of the host
 		return
@@ -117,13 +118,15 @@ func (t *Attachment) removeRecorded(ctx context.Context, st *record.Store, key r
 	case r == nil:
 		t.removeUnrecordedPort(ctx, st, key)
 		r = &record.Record{Key: key, InfoKept: true}
-		return t.removeAll(ctx, st, r, func() error { return JoinErrors(t.releaseAddresses(key, nil), t.removeDamagedInfo(key)) })
+		return t.removeAll(ctx, st, r, func() error {
+			return JoinErrors(t.releaseAddresses(key, nil), t.removeDamagedInfo(key))
+		})
 	}
 	return t.removeAll(ctx, st, r, func() error { return t.releaseAddresses(key, r) })
 }
 
-// removeAll removes what an Add has created. The port is removed first, and while that fails, everything else stays. The
-// record is removed last: while the addresses or something else is left, it stays, so that the next Remove or
+// removeAll removes what an Add has created. The port is removed first, and while that fails, everything else stays.
+// The record is removed last: while the addresses or something else is left, it stays, so that the next Remove or
 // CollectGarbage tries again.
 func (t *Attachment) removeAll(ctx context.Context, st *record.Store, r *record.Record, release func() error) error {
 	ctx, cancel := t.limitSwitch(ctx)
@@ -216,12 +219,15 @@ func (t *Attachment) releaseUnrecorded(st *record.Store) error {
 // the device-info file contain the attachment's names, and a file must say that this plugin wrote it for
 // this network. The runtime logs the messages on standard error.
 func (t *Attachment) removeUnrecorded(ctx context.Context, st *record.Store, key record.Key, broken error) error {
-	fmt.Fprintf(t.Log, "%s: %v; removing the record and everything with the attachment's names\n", t.Program, t.recordError(broken))
+	fmt.Fprintf(t.Log, "%s: %v; removing the record and everything with the attachment's names\n", t.Program,
+		t.recordError(broken))
 	name := DirName(key)
-	r := &record.Record{Key: key, InfoKept: true, SocketDir: t.SocketDir, Directory: name, ClaimsDir: t.ClaimsDir, Claimed: t.claimedPath(name)}
+	r := &record.Record{Key: key, InfoKept: true, SocketDir: t.SocketDir, Directory: name, ClaimsDir: t.ClaimsDir,
+		Claimed: t.claimedPath(name)}
 	if t.Port.Vswitch != "" {
 		owner := portOwner(key)
-		r.Switch, r.ConfigFile, r.Port = t.Port.Vswitch, t.ConfigFile, &vswitch.Port{Name: vswitch.PortName(owner), Owner: owner}
+		r.Switch, r.ConfigFile, r.Port = t.Port.Vswitch, t.ConfigFile, &vswitch.Port{Name: vswitch.PortName(owner),
+			Owner: owner}
 	}
 	return t.removeAll(ctx, st, r, func() error {
 		return JoinErrors(t.releaseUnknownAddresses(key), t.removeOwnInfoFiles(key), t.removeDamagedInfo(key))
@@ -255,9 +261,9 @@ func (t *Attachment) removeOwnInfoFiles(key record.Key) error {
 	return JoinErrors(errs...)
 }
 
-// removeDamagedInfo removes unreadable device-info files with the names of an attachment without a usable record: the file
-// that the runtime names, and <namespace>-<network>-<container ID>_<interface>. Such a file would block an Add with the
-// same names. A network can name a file of another attachment, which stays.
+// removeDamagedInfo removes unreadable device-info files with the names of an attachment without a usable record: the
+// file that the runtime names, and <namespace>-<network>-<container ID>_<interface>. Such a file would block an Add
+// with the same names. A network can name a file of another attachment, which stays.
 func (t *Attachment) removeDamagedInfo(key record.Key) error {
 	dir := deviceinfo.CNIDir{Root: t.Root.Dir(), Dir: t.InfoDir}
 	files, err := dir.List()

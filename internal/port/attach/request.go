@@ -26,8 +26,9 @@ type Device struct {
 
 // DeviceKeys are the keys of each type's map.
 var DeviceKeys = map[deviceinfo.Type][]string{
-	deviceinfo.TypePCI:       {"pci-address", "vhost-net", "rdma-device", "pf-pci-address", "representor-device"},
-	deviceinfo.TypeVDPA:      {"parent-device", "driver", "path", "pci-address", "pf-pci-address", "representor-device"},
+	deviceinfo.TypePCI: {"pci-address", "vhost-net", "rdma-device", "pf-pci-address", "representor-device"},
+	deviceinfo.TypeVDPA: {"parent-device", "driver", "path", "pci-address", "pf-pci-address",
+		"representor-device"},
 	deviceinfo.TypeVhostUser: {"mode", "path"},
 	deviceinfo.TypeMemif:     {"role", "path", "mode"},
 }
@@ -97,8 +98,9 @@ func (t *Attachment) completeSocket(file string, described *deviceinfo.Info) err
 
 // contradiction returns the error for a configuration that contradicts the device plugin's device-info.
 func (t *Attachment) contradiction(key, have, want, file, field string) error {
-	return t.Invalid("device."+key, diag.Quote(have), fmt.Sprintf(`%s, which the device plugin's device-info has for the allocated device in %s of %q: `+
-		`remove device.%s from the configuration, or resourceName from the network's definition`, diag.Quote(want), field, file, key))
+	return t.Invalid("device."+key, diag.Quote(have),
+		fmt.Sprintf(`%s, which the device plugin's device-info has for the allocated device in %s of %q: `+
+			`remove device.%s from the configuration, or resourceName from the network's definition`, diag.Quote(want), field, file, key))
 }
 
 func (d *Device) IsSocket() bool {
@@ -134,10 +136,12 @@ func (t *Attachment) checkSocketPath() error {
 		}
 	case path.IsAbs(p):
 		if d.isCreatorKnown() && !d.hostCreates() {
-			return t.Invalid("device.path", found, "a file name: if the application creates the socket, this plugin creates a directory for it")
+			return t.Invalid("device.path", found,
+				"a file name: if the application creates the socket, this plugin creates a directory for it")
 		}
 		if path.Clean(p) != p {
-			return t.Invalid("device.path", found, "a path without //, /./, /../ and without / at the end, which is "+diag.Quote(path.Clean(p)))
+			return t.Invalid("device.path", found,
+				"a path without //, /./, /../ and without / at the end, which is "+diag.Quote(path.Clean(p)))
 		}
 	case deviceinfo.CheckFileName(p) != nil:
 		return t.Invalid("device.path", found, `a file name without "/" that does not start with "."`)
@@ -208,9 +212,11 @@ func (t *Attachment) CheckPort() error {
 		for _, f := range []struct {
 			key   string
 			given bool
-		}{{"bridge", p.Bridge != ""}, {"mtu", p.MTU != 0}, {"vlan", p.VLAN != 0}, {"queues", p.Queues != 0}, {"rate", p.Rate != 0}} {
+		}{{"bridge", p.Bridge != ""}, {"mtu", p.MTU != 0}, {"vlan", p.VLAN != 0}, {"queues", p.Queues != 0}, {"rate",
+			p.Rate != 0}} {
 			if f.given {
-				return t.Invalid(f.key, t.Source.Value(f.key), "the key only together with vswitch, the name of a vswitch in the node's configuration")
+				return t.Invalid(f.key, t.Source.Value(f.key),
+					"the key only together with vswitch, the name of a vswitch in the node's configuration")
 			}
 		}
 		return nil
@@ -219,7 +225,8 @@ func (t *Attachment) CheckPort() error {
 	case !d.IsSocket():
 		return t.Unsupported("a port of a vswitch has a socket: device.type vhost-user or memif", "vswitch")
 	case strings.ContainsAny(d.Field["path"], "/@"):
-		return t.Invalid("device.path", diag.Quote(d.Field["path"]), "a file name together with vswitch: the port's socket is in a directory of the attachment")
+		return t.Invalid("device.path", diag.Quote(d.Field["path"]),
+			"a file name together with vswitch: the port's socket is in a directory of the attachment")
 	case d.Kind == deviceinfo.TypeMemif && d.Field["mode"] != "" && d.Field["mode"] != string(deviceinfo.MemifEthernet):
 		return t.Invalid("device.mode", diag.Quote(d.Field["mode"]), "ethernet together with vswitch")
 	}

@@ -38,7 +38,8 @@ func (t *Attachment) planSocket() (dir, socket string, err error) {
 	case path.IsAbs(file):
 		rel, ok := strings.CutPrefix(file, t.SocketDir+"/")
 		if !ok || !strings.Contains(rel, "/") {
-			return "", "", t.Invalid("device.path", diag.Quote(file), "a socket in a directory below socketDir, "+t.SocketDir)
+			return "", "", t.Invalid("device.path", diag.Quote(file),
+				"a socket in a directory below socketDir, "+t.SocketDir)
 		}
 		return "", file, t.checkLength(file)
 	case file == "":
@@ -96,8 +97,10 @@ func (t *Attachment) checkLength(socket string) error {
 	inside := path.Join(dirInContainer, "net", t.Interface, path.Base(socket))
 	for _, p := range []struct{ what, path string }{{"on the host", socket}, {"in the container", inside}} {
 		if n := len(p.path); n > hostfs.MaxSocketPath {
-			return Fail(codeConfig, "invalid network configuration: socketDir, device.path: the socket's path is too long",
-				"%s it is %q, of %d bytes; a UNIX socket's path has at most %d: shorten socketDir or device.path", p.what, p.path, n, hostfs.MaxSocketPath)
+			return Fail(codeConfig, "invalid network configuration: socketDir, device.path: the socket's path "+
+				"is too long",
+				"%s it is %q, of %d bytes; a UNIX socket's path has at most %d: shorten socketDir or "+
+					"device.path", p.what, p.path, n, hostfs.MaxSocketPath)
 		}
 	}
 	return nil
@@ -190,7 +193,8 @@ func (t *Attachment) createSocketDir(name string) (fd int, err error) {
 	}
 	fd, err = hostfs.MkdirAt(int(f.Fd()), name, 0o755|st.Mode&0o020)
 	if errors.Is(err, unix.EEXIST) {
-		return -1, Fail(CodeExists, "the attachment already exists", "directory %q exists, and no record says that this plugin created it: remove it", path.Join(dir, name))
+		return -1, Fail(CodeExists, "the attachment already exists",
+			"directory %q exists, and no record says that this plugin created it: remove it", path.Join(dir, name))
 	}
 	if err != nil {
 		return -1, Fail(codeIO, "I/O failure: socketDir", "create %q: %v", path.Join(dir, name), err)
@@ -198,7 +202,8 @@ func (t *Attachment) createSocketDir(name string) (fd int, err error) {
 	if int(st.Uid) != os.Geteuid() || int(st.Gid) != os.Getegid() {
 		if err := unix.Fchown(fd, int(st.Uid), int(st.Gid)); err != nil {
 			unix.Close(fd)
-			return -1, Fail(codeIO, "I/O failure: socketDir", "set the owner of %q to that of %q: %v", path.Join(dir, name), dir, err)
+			return -1, Fail(codeIO, "I/O failure: socketDir", "set the owner of %q to that of %q: %v",
+				path.Join(dir, name), dir, err)
 		}
 	}
 	return fd, nil

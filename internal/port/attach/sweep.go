@@ -22,8 +22,8 @@ import (
 )
 
 // Sweeper removes everything that an attachment has until its sandbox is removed: record, port, addresses, directory,
-// claim and device-info. A runtime does not always run DEL: Multus runs no DEL if its own record of the sandbox is lost.
-// The caller must know that a sandbox was removed, because a sweep cuts off a living one.
+// claim and device-info. A runtime does not always run DEL: Multus runs no DEL if its own record of the sandbox is
+// lost. The caller must know that a sandbox was removed, because a sweep cuts off a living one.
 type Sweeper struct {
 	Root    hostfs.Root
 	Config  *config.Config // of the node
@@ -42,8 +42,9 @@ func (plainKeys) Value(string) string    { return "nothing" }
 
 // attachment returns the attachment of a key in the node's own directories.
 func (s *Sweeper) attachment(ctx context.Context, key record.Key) *Attachment {
-	t := &Attachment{Key: key, Root: s.Root, Log: s.Log, Program: s.Program, Source: plainKeys{}, ConfigFile: config.DefaultPath,
-		StateDir: DefaultStateDir, ClaimsDir: claims.Path(s.Config.StateDir), SocketDir: DefaultSocketDir, InfoDir: s.Config.DeviceInfo.CNIDir}
+	t := &Attachment{Key: key, Root: s.Root, Log: s.Log, Program: s.Program, Source: plainKeys{},
+		ConfigFile: config.DefaultPath,
+		StateDir:   DefaultStateDir, ClaimsDir: claims.Path(s.Config.StateDir), SocketDir: DefaultSocketDir, InfoDir: s.Config.DeviceInfo.CNIDir}
 	if len(s.Config.Sockets.Roots) > 0 {
 		t.SocketDir = s.Config.Sockets.Roots[0]
 	}
@@ -56,8 +57,8 @@ func (s *Sweeper) attachment(ctx context.Context, key record.Key) *Attachment {
 	return t
 }
 
-// Recorded lists the attachments of the CNI plugin that have a record and for which isWanted returns true. The record is
-// nil if it is unreadable.
+// Recorded lists the attachments of the CNI plugin that have a record and for which isWanted returns true. The record
+// is nil if it is unreadable.
 func (s *Sweeper) Recorded(isWanted func(record.Key, *record.Record) bool) ([]record.Key, error) {
 	return s.list(func(key record.Key, r *record.Record) bool {
 		return (r == nil || r.Adapter == "") && isWanted(key, r)
@@ -124,8 +125,8 @@ type UnrecordedPort struct {
 // Remove removes the port.
 func (p *UnrecordedPort) Remove(ctx context.Context) error { return p.driver.Remove(ctx, p.Owner) }
 
-// UnrecordedPorts lists the ports of the node's vswitches that have no record. An ADD records a port before it creates the
-// port, so the ports are listed first.
+// UnrecordedPorts lists the ports of the node's vswitches that have no record. An ADD records a port before it creates
+// the port, so the ports are listed first.
 func (s *Sweeper) UnrecordedPorts(ctx context.Context) (ports []UnrecordedPort, err error) {
 	var errs []error
 	for _, v := range s.Config.Vswitches {
@@ -142,7 +143,8 @@ func (s *Sweeper) UnrecordedPorts(ctx context.Context) (ports []UnrecordedPort, 
 	}
 	_, err = s.list(func(key record.Key, _ *record.Record) bool {
 		ports = slices.DeleteFunc(ports, func(p UnrecordedPort) bool {
-			return p.Owner.ContainerID == "" || p.Owner.ContainerID == key.ContainerID && p.Owner.Interface == key.Interface
+			return p.Owner.ContainerID == "" || p.Owner.ContainerID == key.ContainerID &&
+				p.Owner.Interface == key.Interface
 		})
 		return false
 	})

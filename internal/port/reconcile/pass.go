@@ -178,15 +178,17 @@ func (s *switchState) finish(p *passResult) time.Duration {
 	old := s.status
 	s.status = vswitch.Status{
 		Checked: true, Answering: p.answering, Ports: p.ports, Missing: p.missing, Error: p.firstError,
-		Recreated: old.Recreated + len(p.changes[Recreated]) + len(p.changes[Changed]), Removed: old.Removed + len(p.changes[Removed]),
-		Errors: old.Errors + p.errors,
+		Recreated: old.Recreated + len(p.changes[Recreated]) + len(p.changes[Changed]),
+		Removed:   old.Removed + len(p.changes[Removed]),
+		Errors:    old.Errors + p.errors,
 	}
 	return p.again
 }
 
 // readRecords returns the records of this switch, and the attachments with a record of any switch. It reports
 // whether all records were read.
-func (s *switchState) readRecords(store *record.Store, p *passResult) (records []*record.Record, recorded map[attachment]bool, whole bool) {
+func (s *switchState) readRecords(store *record.Store, p *passResult) (records []*record.Record,
+	recorded map[attachment]bool, whole bool) {
 	recorded = map[attachment]bool{}
 	if store == nil {
 		return nil, recorded, true
@@ -213,7 +215,8 @@ func (s *switchState) readRecords(store *record.Store, p *passResult) (records [
 
 // ensureAll ensures the ports of living sandboxes, and of containers that no runtime reports, that are missing or
 // different.
-func (s *switchState) ensureAll(ctx context.Context, store *record.Store, records []*record.Record, found map[attachment]vswitch.Port, sandboxes map[string]bool, p *passResult) {
+func (s *switchState) ensureAll(ctx context.Context, store *record.Store, records []*record.Record,
+	found map[attachment]vswitch.Port, sandboxes map[string]bool, p *passResult) {
 	known := map[attachment]knownPort{}
 	session := &passSession{driver: s.driver}
 	defer session.close()
@@ -274,7 +277,8 @@ type ensured struct {
 
 // ensure ensures the port of a record, unless another process changes it, or has removed or replaced the record since
 // it was read.
-func (s *switchState) ensure(ctx context.Context, session *passSession, store *record.Store, record *record.Record) ensured {
+func (s *switchState) ensure(ctx context.Context, session *passSession, store *record.Store,
+	record *record.Record) ensured {
 	unlock, err := store.LockRecord(record.Key, 0)
 	if errdefs.IsConflict(err) || err == nil && unlock == nil {
 		return ensured{record: record, changing: true}
@@ -301,7 +305,8 @@ func (s *switchState) ensure(ctx context.Context, session *passSession, store *r
 }
 
 // removeOrphans removes the ports that have had neither record nor sandbox for some time.
-func (s *switchState) removeOrphans(ctx context.Context, found map[attachment]vswitch.Port, recorded map[attachment]bool, sandboxes map[string]bool, p *passResult) {
+func (s *switchState) removeOrphans(ctx context.Context, found map[attachment]vswitch.Port,
+	recorded map[attachment]bool, sandboxes map[string]bool, p *passResult) {
 	orphans := map[attachment]time.Time{}
 	for id, port := range found {
 		if id.containerID == "" || recorded[id] || sandboxes[id.containerID] {

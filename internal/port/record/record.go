@@ -105,7 +105,8 @@ func checkIPAM(i *IPAM) error {
 		return nil
 	}
 	if deviceinfo.CheckFileName(i.Type) != nil || i.Path == "" {
-		return fmt.Errorf("ipam: invalid plugin %s in %s: %w", diag.Quote(i.Type), diag.Quote(i.Path), errdefs.ErrInvalidArgument)
+		return fmt.Errorf("ipam: invalid plugin %s in %s: %w", diag.Quote(i.Type), diag.Quote(i.Path),
+			errdefs.ErrInvalidArgument)
 	}
 	return nil
 }
@@ -173,7 +174,8 @@ func checkPort(r *Record) error {
 	if r.Switch == "" || r.Port == nil {
 		return fmt.Errorf("vswitch and port: only one of them is given: %w", errdefs.ErrInvalidArgument)
 	}
-	if o := r.Port.Owner; o.ContainerID != r.ContainerID || o.Interface != r.Interface || r.Port.Name != vswitch.PortName(o) {
+	if o := r.Port.Owner; o.ContainerID != r.ContainerID || o.Interface != r.Interface ||
+		r.Port.Name != vswitch.PortName(o) {
 		return fmt.Errorf("port: %s of container %s, interface %s: must be the port of this attachment: %w",
 			diag.Quote(r.Port.Name), diag.Quote(o.ContainerID), diag.Quote(o.Interface), errdefs.ErrInvalidArgument)
 	}

@@ -106,20 +106,23 @@ func (s *Store) Create(r *Record) error {
 	}
 	for _, k := range keys {
 		if k.ContainerID == r.ContainerID && k.Interface == r.Interface {
-			return fmt.Errorf("container %q has interface %q in network %q; run DEL first: %w", k.ContainerID, k.Interface, k.Network, errdefs.ErrAlreadyExists)
+			return fmt.Errorf("container %q has interface %q in network %q; run DEL first: %w", k.ContainerID,
+				k.Interface, k.Network, errdefs.ErrAlreadyExists)
 		}
 	}
 	part := partName(r.Key)
 	if over := len(part) - 255; over > 0 {
 		names := len(r.Network) + len(r.ContainerID)
-		return fmt.Errorf("the names of network and container together are too long: %d bytes, at most %d: %w", names, names-over, errdefs.ErrInvalidArgument)
+		return fmt.Errorf("the names of network and container together are too long: %d bytes, at most %d: %w", names,
+			names-over, errdefs.ErrInvalidArgument)
 	}
 	err = s.publish("write", r, func() error {
 		// Unlike a rename, a link does not replace the record of a concurrent ADD.
 		return errors.Join(unix.Linkat(s.fd(), part, s.fd(), r.FileName(), 0), unix.Unlinkat(s.fd(), part, 0))
 	})
 	if errors.Is(err, unix.EEXIST) {
-		return fmt.Errorf("another ADD of the same interface is running or was killed; run DEL first: %w", errdefs.ErrAlreadyExists)
+		return fmt.Errorf("another ADD of the same interface is running or was killed; run DEL first: %w",
+			errdefs.ErrAlreadyExists)
 	}
 	return err
 }
@@ -154,7 +157,8 @@ func (s *Store) writePart(r *Record) error {
 		return err
 	}
 	name := partName(r.Key)
-	fd, err := unix.Openat(s.fd(), name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NONBLOCK, 0o600)
+	fd, err := unix.Openat(s.fd(), name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC|
+		unix.O_NONBLOCK, 0o600)
 	if err != nil {
 		return err
 	}
@@ -218,8 +222,8 @@ func (s *Store) Lock(wait time.Duration) (unlock func(), err error) {
 	return nil, s.wrap("lock", "", err)
 }
 
-// CountPorts returns the number of ports that the container of an attachment has in its other attachments. A record that
-// cannot be read counts as a port.
+// CountPorts returns the number of ports that the container of an attachment has in its other attachments. A record
+// that cannot be read counts as a port.
 func (s *Store) CountPorts(k Key) (int, error) {
 	keys, err := s.Keys()
 	if err != nil {
@@ -259,7 +263,8 @@ func (s *Store) LockRecord(k Key, wait time.Duration) (unlock func(), err error)
 	unix.Close(fd)
 	switch {
 	case errors.Is(err, unix.EWOULDBLOCK):
-		return nil, s.wrap("lock", k.FileName(), errdefs.ErrConflict.WithMessage("another process changes the attachment"))
+		return nil, s.wrap("lock", k.FileName(), errdefs.ErrConflict.WithMessage("another process changes "+
+			"the attachment"))
 	case err != nil:
 		return nil, s.wrap("lock", k.FileName(), err)
 	}

@@ -155,8 +155,8 @@ func (s Switch) Refuse(p Port, field, said, remedy string, kind error) error {
 
 // Refusal is an error of a switch that answered.
 type Refusal struct {
-	// Switch is the switch's name in the node's configuration. Port is the port's name, empty if the refusal concerns no
-	// single port.
+	// Switch is the switch's name in the node's configuration. Port is the port's name, empty if the refusal concerns
+	// no single port.
 	Switch, Port string
 	// Field is the key whose value the switch refuses: of the network's configuration ("bridge", "mtu") or
 	// of the node's ("vswitches.ovs0.endpoint").

@@ -27,7 +27,8 @@ func CheckProgram(host hostfs.Root, v config.Vswitch) error {
 	case err != nil:
 		return hostfs.WithoutPath(err)
 	case st.Mode&unix.S_IFMT != unix.S_IFREG:
-		return errdefs.ErrInvalidArgument.WithMessage(fmt.Sprintf("it is a %s, not a program", hostfs.TypeName(st.Mode)))
+		return errdefs.ErrInvalidArgument.WithMessage(fmt.Sprintf("it is a %s, not a program",
+			hostfs.TypeName(st.Mode)))
 	case st.Mode&0o111 == 0:
 		return errdefs.ErrPermissionDenied.WithMessage("the file is not executable")
 	}

@@ -13,7 +13,8 @@ import (
 
 // allocatedDevices returns the devices of the container that belong to no network.
 func (s *Search) allocatedDevices() []Attachment {
-	if len(s.env) == 0 && len(s.q.MetadataFiles) == 0 && s.answer == nil || s.q.Wanted != nil && !s.q.Wanted(&Attachment{}) {
+	if len(s.env) == 0 && len(s.q.MetadataFiles) == 0 && s.answer == nil || s.q.Wanted != nil &&
+		!s.q.Wanted(&Attachment{}) {
 		return nil
 	}
 	var out []Attachment
@@ -52,7 +53,8 @@ func (s *Search) allocatedDevices() []Attachment {
 		out[i].Notes = append(out[i].Notes, s.envNotes...)
 	}
 	slices.SortStableFunc(out, func(a, b Attachment) int {
-		return cmp.Or(strings.Compare(a.Resource, b.Resource), strings.Compare(a.Claimed.Name(), b.Claimed.Name()), strings.Compare(a.DeviceID, b.DeviceID))
+		return cmp.Or(strings.Compare(a.Resource, b.Resource), strings.Compare(a.Claimed.Name(), b.Claimed.Name()),
+			strings.Compare(a.DeviceID, b.DeviceID))
 	})
 	return out
 }

@@ -35,10 +35,11 @@ type Attachment struct {
 	// pod's annotation or namespace decided where to split the file's name. A guess is
 	// good for messages and for choosing a network, but not for policy.
 	NetworkGuessed bool
-	NetworkGap     string           // why Multus' record does not have the network; "" unless NetworkGuessed
-	IfName         string           // in the pod; "" for a device without a network, and if only the annotation has the network
-	Info           *deviceinfo.Info // nil if Err is set
-	File           string           // host path of the device-info file; "" without one
+	NetworkGap     string // why Multus' record does not have the network; "" unless NetworkGuessed
+	// in the pod; "" for a device without a network, and if only the annotation has the network
+	IfName string
+	Info   *deviceinfo.Info // nil if Err is set
+	File   string           // host path of the device-info file; "" without one
 	// DeviceID is the device plugin's ID of the device; "" if unknown.
 	DeviceID string
 	// Device is the device of DeviceID if Owner is OwnedHere: a PCI address or the name of

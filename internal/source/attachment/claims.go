@@ -118,7 +118,8 @@ func (f *Finder) MetadataFiles(sources []string) (files []string) {
 
 // describeClaimed returns what is known about a device that the kubelet lists.
 func (s *Search) describeClaimed(cl allocation.ClaimDevice) claimedDevice {
-	c := claimedDevice{ClaimedDevice: ClaimedDevice{Namespace: cl.Namespace, Claim: cl.Claim, Driver: cl.Driver, Pool: cl.Pool, Device: cl.Device}}
+	c := claimedDevice{ClaimedDevice: ClaimedDevice{Namespace: cl.Namespace, Claim: cl.Claim, Driver: cl.Driver,
+		Pool: cl.Pool, Device: cl.Device}}
 	have := s.readClaim(&cl)
 	c.err = have.err
 	for i := range have.files {
@@ -162,15 +163,18 @@ func compareDescriptions(c *claimedDevice, file string, d *devicemetadata.Device
 		{"interface ", c.meta.IfName, d.IfName},
 	} {
 		if f.first != "" && f.second != "" && f.first != f.second {
-			return &ConflictError{On: "which device " + diag.Quote(c.Device) + " of claim " + diag.Quote(c.Namespace+"/"+c.Claim) + " is",
+			return &ConflictError{On: "which device " + diag.Quote(c.Device) + " of claim " +
+				diag.Quote(c.Namespace+"/"+c.Claim) + " is",
 				First: Claim{c.File, f.what + f.first}, Second: Claim{file, f.what + f.second}, Hint: hintDriver}
 		}
 	}
 	other := newClaimRecord(&ClaimedDevice{File: file, MAC: d.MAC, IPs: d.IPs, MTU: d.MTU})
-	return compareInterfaces("device "+diag.Quote(c.Device)+" of claim "+diag.Quote(c.Namespace+"/"+c.Claim), newClaimRecord(&c.ClaimedDevice), other, hintDriver)
+	return compareInterfaces("device "+diag.Quote(c.Device)+" of claim "+diag.Quote(c.Namespace+"/"+c.Claim),
+		newClaimRecord(&c.ClaimedDevice), other, hintDriver)
 }
 
-const hintDriver = "have the driver write its metadata again: delete the pod, and restart the driver if that does not help"
+const hintDriver = "have the driver write its metadata again: delete the pod, and restart the driver if that " +
+	"does not help"
 
 // isUsed reports whether this container uses the request of a claim's device. The kubelet lists a
 // claim's devices for each container that uses any of its requests. The runtime mounts the metadata
@@ -231,7 +235,8 @@ func (s *Search) findClaimedDevices() []Attachment {
 	out = append(out, s.findUnallocated()...)
 	rejectDuplicates(out, func(a *Attachment) (key, on string, c Claim) {
 		d, _ := deviceOf(a.Info) // without a name for a socket
-		return d.sysfsName(), "whose " + d.String() + " is", Claim{a.File, "it is device " + diag.Quote(a.Claimed.Device) + " of pool " + diag.Quote(a.Claimed.Pool)}
+		return d.sysfsName(), "whose " + d.String() + " is", Claim{a.File,
+			"it is device " + diag.Quote(a.Claimed.Device) + " of pool " + diag.Quote(a.Claimed.Pool)}
 	}, hintDriver)
 	return out
 }
@@ -240,7 +245,8 @@ func (s *Search) findClaimedDevices() []Attachment {
 // precedence over a PCI address, which may be that of the switch's uplink.
 func (c *claimedDevice) newAttachment(source string) Attachment {
 	claimed := c.ClaimedDevice
-	a := Attachment{Claimed: &claimed, DeviceID: c.Device, IfName: c.IfName, File: c.File, Owner: OwnedHere, OwnerFrom: source, Err: c.err}
+	a := Attachment{Claimed: &claimed, DeviceID: c.Device, IfName: c.IfName, File: c.File, Owner: OwnedHere,
+		OwnerFrom: source, Err: c.err}
 	switch {
 	case c.err != nil:
 	case c.meta.VhostUserPath != "":
@@ -249,7 +255,8 @@ func (c *claimedDevice) newAttachment(source string) Attachment {
 			VhostUser: &deviceinfo.VhostUser{Mode: deviceinfo.VhostUserServer, Path: c.meta.VhostUserPath}}
 	case c.meta.PCIAddress != "":
 		a.Device = c.meta.PCIAddress
-		a.Info = &deviceinfo.Info{Type: deviceinfo.TypePCI, Version: deviceinfo.Version, PCI: &deviceinfo.PCI{PCIAddress: c.meta.PCIAddress}}
+		a.Info = &deviceinfo.Info{Type: deviceinfo.TypePCI, Version: deviceinfo.Version,
+			PCI: &deviceinfo.PCI{PCIAddress: c.meta.PCIAddress}}
 	default:
 		a.Notes = append(a.Notes, "the driver's metadata has neither a PCI address nor a socket of the device")
 	}
@@ -273,7 +280,8 @@ func (s *Search) compareInterface(a *Attachment) {
 		if socket, ok := socketOf(n.Info); ok {
 			says = socket.String()
 		}
-		err := &ConflictError{On: "which device " + a.IfName + " is", First: Claim{n.File, says}, Second: Claim{a.File, claimed.String()}, Hint: hintRecreate}
+		err := &ConflictError{On: "which device " + a.IfName + " is", First: Claim{n.File, says},
+			Second: Claim{a.File, claimed.String()}, Hint: hintRecreate}
 		n.reject(err)
 		a.reject(err)
 	}
@@ -309,11 +317,14 @@ func (s *Search) findUnallocated() (out []Attachment) {
 		seen[key] = true
 		for _, f := range s.readClaim(&cl).files {
 			for _, d := range f.Devices() {
-				if slices.Contains(answer.container.Claims, allocation.ClaimDevice{Namespace: cl.Namespace, Claim: cl.Claim, Driver: d.Driver, Pool: d.Pool, Device: d.Name}) {
+				if slices.Contains(answer.container.Claims,
+					allocation.ClaimDevice{Namespace: cl.Namespace, Claim: cl.Claim, Driver: d.Driver, Pool: d.Pool,
+						Device: d.Name}) {
 					continue
 				}
 				out = append(out, Attachment{DeviceID: d.Name, File: f.Path, Owner: OwnerUnknown,
-					Claimed: &ClaimedDevice{Namespace: cl.Namespace, Claim: cl.Claim, Driver: d.Driver, Pool: d.Pool, Device: d.Name, Request: f.Request, File: f.Path},
+					Claimed: &ClaimedDevice{Namespace: cl.Namespace, Claim: cl.Claim, Driver: d.Driver, Pool: d.Pool,
+						Device: d.Name, Request: f.Request, File: f.Path},
 					Err: &ConflictError{On: "which devices claim " + diag.Quote(cl.Namespace+"/"+cl.Claim) + " has",
 						First:  Claim{f.Path, "it has device " + diag.Quote(d.Name) + " of pool " + diag.Quote(d.Pool)},
 						Second: Claim{answer.source, "it has no such device"}, Hint: hintDriver}})
@@ -333,10 +344,12 @@ func (s *Search) listUnknownClaims() (out []Attachment) {
 			continue
 		}
 		a := Attachment{File: f.Path, Owner: OwnerUnknown,
-			Claimed: &ClaimedDevice{Namespace: f.Namespace, Claim: f.Claim, Driver: f.Driver, Request: f.Request, File: f.Path}}
+			Claimed: &ClaimedDevice{Namespace: f.Namespace, Claim: f.Claim, Driver: f.Driver, Request: f.Request,
+				File: f.Path}}
 		switch {
 		case answer.err != nil:
-			a.Err = fmt.Errorf("find the owners of the devices of claim %s: %w", diag.Quote(f.Namespace+"/"+f.Claim), answer.err)
+			a.Err = fmt.Errorf("find the owners of the devices of claim %s: %w", diag.Quote(f.Namespace+"/"+f.Claim),
+				answer.err)
 		case answer.answered:
 			a.Notes = append(a.Notes, unlisted)
 		default:

@@ -31,7 +31,8 @@ type cachedResult struct {
 
 // readResult reads /var/lib/cni/multus/results/<conf>-<sandboxID>-<ifName>, and returns the device ID
 // and the interface that it has; none if it does not exist. The content must be of that attachment.
-func readResult(host hostfs.Root, dir, conf, sandboxID, ifName string) (deviceID string, record interfaceRecord, err error) {
+func readResult(host hostfs.Root, dir, conf, sandboxID, ifName string) (deviceID string, record interfaceRecord,
+	err error) {
 	name := conf + "-" + sandboxID + "-" + ifName
 	file := path.Join(dir, "results", name)
 	data, err := readCache(host, dir, "results", name)
@@ -55,10 +56,12 @@ func readResult(host hostfs.Root, dir, conf, sandboxID, ifName string) (deviceID
 // checkIdentity checks that the record is of one attachment.
 func (c *cachedResult) checkIdentity(conf, sandboxID, ifName string) error {
 	for _, f := range []struct{ key, found, want string }{
-		{"kind", c.Kind, cacheKind}, {"containerId", c.ContainerID, sandboxID}, {"ifName", c.IfName, ifName}, {"networkName", c.Network, conf},
+		{"kind", c.Kind, cacheKind}, {"containerId", c.ContainerID, sandboxID}, {"ifName", c.IfName, ifName},
+		{"networkName", c.Network, conf},
 	} {
 		if f.found != f.want {
-			return fmt.Errorf("%s: invalid value %s: must be %q: %w", f.key, diag.Quote(f.found), f.want, errdefs.ErrInvalidArgument)
+			return fmt.Errorf("%s: invalid value %s: must be %q: %w", f.key, diag.Quote(f.found), f.want,
+				errdefs.ErrInvalidArgument)
 		}
 	}
 	return nil

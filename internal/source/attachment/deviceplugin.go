@@ -63,12 +63,14 @@ func (s *Search) describeAllocated(resource, id string) (a Attachment, ok bool) 
 			a.Notes = append(a.Notes, w.Error())
 		}
 		if d, isDevice := deviceOf(a.Info); isDevice && d.contradictsID(id) {
-			a.reject(&ConflictError{On: deviceQuestion(&a), First: Claim{p.path, d.String()}, Second: Claim{"its device ID", "PCI device " + canonicalID(id)},
-				Hint: "restart the device plugin, so that it writes the file again"})
+			a.reject(&ConflictError{On: deviceQuestion(&a), First: Claim{p.path, d.String()},
+				Second: Claim{"its device ID", "PCI device " + canonicalID(id)},
+				Hint:   "restart the device plugin, so that it writes the file again"})
 		}
 		return a, true
 	case isPCIAddress(id):
-		a.Info = &deviceinfo.Info{Type: deviceinfo.TypePCI, Version: deviceinfo.Version, PCI: &deviceinfo.PCI{PCIAddress: canonicalID(id)}}
+		a.Info = &deviceinfo.Info{Type: deviceinfo.TypePCI, Version: deviceinfo.Version,
+			PCI: &deviceinfo.PCI{PCIAddress: canonicalID(id)}}
 		a.Notes = append(a.Notes, "the device has no device-info; its ID is a PCI address")
 		return a, true
 	}
@@ -95,7 +97,8 @@ func (s *Search) resourceOf(v variable) string {
 	if !s.listed {
 		s.listed = true
 		var err error
-		if s.names, err = s.host.ReadDir(cmp.Or(s.opts.DPDir, deviceinfo.DefaultDPDir), maxPluginNames); err != nil && !errdefs.IsNotFound(err) {
+		if s.names, err = s.host.ReadDir(cmp.Or(s.opts.DPDir, deviceinfo.DefaultDPDir), maxPluginNames); err != nil &&
+			!errdefs.IsNotFound(err) {
 			s.q.reportUnread(err)
 		}
 	}

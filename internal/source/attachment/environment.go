@@ -57,7 +57,8 @@ func parseEnvironment(env []string) (e environment, notes []string) {
 			continue
 		}
 		if len(values) >= maxEnvVars {
-			return nil, []string{fmt.Sprintf("the container's environment has more than %d variables %s*, and all are ignored: request fewer resources", maxEnvVars, envPrefix)}
+			return nil, []string{fmt.Sprintf("the container's environment has more than %d variables %s*, and all "+
+				"are ignored: request fewer resources", maxEnvVars, envPrefix)}
 		}
 		if values == nil {
 			values = map[string]string{}
@@ -94,7 +95,8 @@ func parseEnvironment(env []string) (e environment, notes []string) {
 		byKey[base] = v
 	}
 	if count > maxIDs {
-		return nil, []string{fmt.Sprintf("the variables %s* of the container's environment have more than %d device IDs, and all are ignored: request fewer devices of the resource", envPrefix, maxIDs)}
+		return nil, []string{fmt.Sprintf("the variables %s* of the container's environment have more than %d "+
+			"device IDs, and all are ignored: request fewer devices of the resource", envPrefix, maxIDs)}
 	}
 	for _, key := range slices.Sorted(maps.Keys(byKey)) {
 		v := byKey[key]
@@ -110,7 +112,8 @@ func parseEnvironment(env []string) (e environment, notes []string) {
 
 func parseIDs(value string) ([]string, error) {
 	if strings.Count(value, ",") >= maxVarIDs {
-		return nil, fmt.Errorf("it has more than %d device IDs; request fewer devices of the resource: %w", maxVarIDs, errdefs.ErrInvalidArgument)
+		return nil, fmt.Errorf("it has more than %d device IDs; request fewer devices of the resource: %w", maxVarIDs,
+			errdefs.ErrInvalidArgument)
 	}
 	var ids []string
 	for id := range strings.SplitSeq(value, ",") {
@@ -153,7 +156,8 @@ func parseDeviceEnv(value string) (map[string]deviceEnv, error) {
 		return nil, err
 	}
 	if len(devices) > maxVarIDs {
-		return nil, fmt.Errorf("it has more than %d device IDs; request fewer devices of the resource: %w", maxVarIDs, errdefs.ErrInvalidArgument)
+		return nil, fmt.Errorf("it has more than %d device IDs; request fewer devices of the resource: %w", maxVarIDs,
+			errdefs.ErrInvalidArgument)
 	}
 	all := map[string]deviceEnv{}
 	for _, id := range slices.Sorted(maps.Keys(devices)) {

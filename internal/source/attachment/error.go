@@ -22,7 +22,8 @@ type ConflictError struct {
 }
 
 func (e *ConflictError) Error() string {
-	s := fmt.Sprintf("%s: %s says %s, but %s says %s", e.On, e.First.Source, e.First.Says, e.Second.Source, e.Second.Says)
+	s := fmt.Sprintf("%s: %s says %s, but %s says %s", e.On, e.First.Source, e.First.Says, e.Second.Source,
+		e.Second.Says)
 	if e.Hint != "" {
 		s += "; " + e.Hint
 	}
@@ -46,7 +47,8 @@ type UnlistedError struct {
 }
 
 func (e *UnlistedError) Error() string {
-	return fmt.Sprintf("resource %q: %s; write devices.jackfield.dev/container.NAME for the containers that have it", e.Resource, unlisted)
+	return fmt.Sprintf("resource %q: %s; write devices.jackfield.dev/container.NAME for the containers that have it",
+		e.Resource, unlisted)
 }
 
 // Unwrap makes the error an errdefs.ErrNotFound.

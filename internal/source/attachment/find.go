@@ -65,7 +65,8 @@ func (f *Finder) Search(ctx context.Context, q Query) *Search {
 	if f.opts.PluginsDir == "" {
 		q.MetadataFiles = nil // nothing describes claims
 	}
-	s := &Search{Finder: f, ctx: ctx, q: &q, files: map[[2]string]pluginFile{}, claims: map[claimKey]claimFiles{}, records: map[string]interfaceRecord{}, resources: map[string]string{}}
+	s := &Search{Finder: f, ctx: ctx, q: &q, files: map[[2]string]pluginFile{}, claims: map[claimKey]claimFiles{},
+		records: map[string]interfaceRecord{}, resources: map[string]string{}}
 	s.env, s.envNotes = parseEnvironment(q.Env)
 	return s
 }
@@ -98,7 +99,8 @@ func (s *Search) addNetworks(entries []deviceinfo.Entry) {
 	s.rejectInterfacesWithTwoFiles()
 	s.rejectDevicesInTwoNetworks()
 	slices.SortStableFunc(s.attached, func(a, b Attachment) int {
-		return cmp.Or(strings.Compare(a.IfName, b.IfName), strings.Compare(a.Network, b.Network), strings.Compare(a.File, b.File))
+		return cmp.Or(strings.Compare(a.IfName, b.IfName), strings.Compare(a.Network, b.Network),
+			strings.Compare(a.File, b.File))
 	})
 }
 
@@ -166,7 +168,8 @@ func (s *Search) checkResult(a *Attachment, d *delegate, multus *Claim) {
 	case a.DeviceID == "" && d == nil:
 		a.DeviceID, multus.Source = deviceID, file
 	case a.DeviceID != "" && canonicalID(a.DeviceID) != canonicalID(deviceID):
-		a.reject(&ConflictError{On: deviceQuestion(a), First: Claim{multus.Source, "device ID " + diag.Quote(a.DeviceID)},
+		a.reject(&ConflictError{On: deviceQuestion(a),
+			First:  Claim{multus.Source, "device ID " + diag.Quote(a.DeviceID)},
 			Second: Claim{file, "device ID " + diag.Quote(deviceID)}, Hint: hintRecreate})
 	}
 }
@@ -199,7 +202,8 @@ func (s *Search) checkDevice(a *Attachment, multus Claim) {
 	}
 	p := s.readPluginFile(a.Resource, a.DeviceID)
 	if other, ok := deviceOf(p.info); ok && !other.isSame(dev) {
-		a.reject(&ConflictError{On: deviceQuestion(a), First: Claim{a.File, dev.String()}, Second: Claim{p.path, other.String()}, Hint: hintRecreate})
+		a.reject(&ConflictError{On: deviceQuestion(a), First: Claim{a.File, dev.String()},
+			Second: Claim{p.path, other.String()}, Hint: hintRecreate})
 	} else if p.err != nil {
 		a.Notes = append(a.Notes, ignored(p.err))
 	}
@@ -221,14 +225,17 @@ func (s *Search) checkSocket(a *Attachment) {
 		return
 	}
 	allocated, ok := socketOf(p.info)
-	if !ok || allocated.kind == have.kind && allocated.mode == have.mode && s.host.IsSameFile(allocated.path, have.path) {
+	if !ok || allocated.kind == have.kind && allocated.mode == have.mode &&
+		s.host.IsSameFile(allocated.path, have.path) {
 		return
 	}
 	a.reject(&ConflictError{On: "which socket " + a.IfName + " is", First: Claim{a.File, have.String()},
-		Second: Claim{p.path, allocated.String() + " of the allocated device " + diag.Quote(a.DeviceID)}, Hint: hintSocket})
+		Second: Claim{p.path, allocated.String() + " of the allocated device " +
+			diag.Quote(a.DeviceID)}, Hint: hintSocket})
 }
 
-const hintSocket = "have the network's CNI plugin keep the device plugin's path and mode (with jackfield-cni: remove device.path and device.mode or device.role " +
+const hintSocket = "have the network's CNI plugin keep the device plugin's path and mode (with jackfield-cni: " +
+	"remove device.path and device.mode or device.role " +
 	"from its configuration), or configure a dialect for the network or resource"
 
 // addWithoutFile adds the networks without a device-info file: those to which Multus gave a
@@ -250,8 +257,10 @@ func (s *Search) addWithoutFile(rec *multusRecord, named []selection) {
 		known := slices.ContainsFunc(rec.delegates, func(d delegate) bool { return d.Name == n.network })
 		if !known && !have(n.network, n.ifName) {
 			gap := rec.describeGap(n.network)
-			s.attached = append(s.attached, Attachment{Network: n.network, NetworkGuessed: true, NetworkGap: gap, IfName: n.ifName, Owner: OwnerUnknown,
-				Notes: []string{"the network has no device-info, and Multus' record of its attachment is not known: " + gap}})
+			s.attached = append(s.attached, Attachment{Network: n.network, NetworkGuessed: true, NetworkGap: gap,
+				IfName: n.ifName, Owner: OwnerUnknown,
+				Notes: []string{"the network has no device-info, and Multus' record of its attachment is not known: " +
+					gap}})
 		}
 	}
 }
@@ -267,15 +276,18 @@ func (s *Search) fromDelegate(d *delegate, file string) Attachment {
 		note("the network has no device-info: it has no device, or its CNI plugin writes none")
 		return a
 	case d.Resource == "":
-		note("the network has no device-info; its device ID %s is from the pod's annotation and is ignored", diag.Quote(d.DeviceID))
+		note("the network has no device-info; its device ID %s is from the pod's annotation and is ignored",
+			diag.Quote(d.DeviceID))
 		return a
 	}
 	found, ok := s.describeAllocated(d.Resource, d.DeviceID)
 	if !ok {
-		note("neither the network nor its device %s of resource %s has device-info", diag.Quote(d.DeviceID), diag.Quote(d.Resource))
+		note("neither the network nor its device %s of resource %s has device-info", diag.Quote(d.DeviceID),
+			diag.Quote(d.Resource))
 		return a
 	}
-	note("the network has no device-info file; by Multus' record its device is %s of resource %s", diag.Quote(d.DeviceID), diag.Quote(d.Resource))
+	note("the network has no device-info file; by Multus' record its device is %s of resource %s",
+		diag.Quote(d.DeviceID), diag.Quote(d.Resource))
 	a.Info, a.File, a.Err = found.Info, found.File, found.Err
 	s.recordDevice(a.Info)
 	a.Notes = append(a.Notes, found.Notes...)

@@ -115,7 +115,9 @@ func newInfoRecord(a *Attachment) interfaceRecord {
 func (s *Search) compareWithClaim(a *Attachment, c *ClaimedDevice, device string) error {
 	record := s.records[a.IfName]
 	if c.IfName != "" && a.IfName != "" && c.IfName != a.IfName {
-		return &ConflictError{On: "which interface " + device + " is", First: Claim{cmp.Or(a.File, record.source, "Multus' record"), a.IfName}, Second: Claim{c.File, c.IfName}, Hint: hintRecreate}
+		return &ConflictError{On: "which interface " + device + " is",
+			First: Claim{cmp.Or(a.File, record.source, "Multus' record"), a.IfName}, Second: Claim{c.File,
+				c.IfName}, Hint: hintRecreate}
 	}
 	for _, r := range []interfaceRecord{newInfoRecord(a), record} {
 		if err := compareInterfaces(device, r, newClaimRecord(c), hintRecreate); err != nil {
@@ -129,15 +131,18 @@ func (s *Search) compareWithClaim(a *Attachment, c *ClaimedDevice, device string
 // values. A value that one of them lacks is no conflict.
 func compareInterfaces(device string, first, second interfaceRecord, hint string) error {
 	conflict := func(what, firstSays, secondSays string) error {
-		return &ConflictError{On: "which " + what + " " + device + " has", First: Claim{first.source, firstSays}, Second: Claim{second.source, secondSays}, Hint: hint}
+		return &ConflictError{On: "which " + what + " " + device + " has", First: Claim{first.source, firstSays},
+			Second: Claim{second.source, secondSays}, Hint: hint}
 	}
 	switch a, b := canonicalMAC(first.mac), canonicalMAC(second.mac); {
 	case a != "" && b != "" && a != b:
 		return conflict("MAC address", first.fields.mac+" "+a, second.fields.mac+" "+b)
 	case first.mtu != 0 && second.mtu != 0 && first.mtu != second.mtu:
-		return conflict("MTU", first.fields.mtu+" "+strconv.Itoa(first.mtu), second.fields.mtu+" "+strconv.Itoa(second.mtu))
+		return conflict("MTU", first.fields.mtu+" "+strconv.Itoa(first.mtu),
+			second.fields.mtu+" "+strconv.Itoa(second.mtu))
 	case !addressesAgree(first.ips, second.ips):
-		return conflict("addresses", fmt.Sprintf("%s %q", first.fields.ips, first.ips), fmt.Sprintf("%s %q", second.fields.ips, second.ips))
+		return conflict("addresses", fmt.Sprintf("%s %q", first.fields.ips, first.ips),
+			fmt.Sprintf("%s %q", second.fields.ips, second.ips))
 	}
 	return nil
 }

@@ -48,12 +48,14 @@ func (f *Finder) queryKubelet(ctx context.Context, q *Query) *allocationAnswer {
 				"mount its pod-resources directory here: %w", why, errdefs.ErrUnavailable)
 		} else if _, err := f.host.Stat(path.Dir(f.opts.PodResourcesSocket)); err == nil {
 			// A starting kubelet re-creates its socket in this directory.
-			q.reportUnread(fmt.Errorf("the kubelet cannot be asked while it starts: %s: %w", why, errdefs.ErrUnavailable))
+			q.reportUnread(fmt.Errorf("the kubelet cannot be asked while it starts: %s: %w", why,
+				errdefs.ErrUnavailable))
 		}
 		return answer
 	}
 	if f.opts.Kubelet == nil {
-		return &allocationAnswer{err: fmt.Errorf("the kubelet serves %s, but this program does not ask it: %w", f.opts.PodResourcesSocket, errdefs.ErrUnavailable)}
+		return &allocationAnswer{err: fmt.Errorf("the kubelet serves %s, but this program does not ask it: %w",
+			f.opts.PodResourcesSocket, errdefs.ErrUnavailable)}
 	}
 	wait := maxKubeletWait
 	if deadline, ok := ctx.Deadline(); ok {

@@ -55,7 +55,8 @@ type multusRecord struct {
 	err       error  // why it cannot be read
 }
 
-// describeGap returns why the record does not have a network: there is no record, it cannot be read, or it lists others.
+// describeGap returns why the record does not have a network: there is no record, it cannot be read, or it lists
+// others.
 func (r *multusRecord) describeGap(network string) string {
 	switch {
 	case r.file == "":
@@ -87,8 +88,8 @@ func (s *Search) readMultusRecord() (r multusRecord) {
 	return r
 }
 
-// CheckMultusRecords returns why records of sandboxes in Multus' cache cannot be read, by the sandbox. A missing directory
-// has none. The error is that of the directory.
+// CheckMultusRecords returns why records of sandboxes in Multus' cache cannot be read, by the sandbox. A missing
+// directory has none. The error is that of the directory.
 func CheckMultusRecords(host hostfs.Root, dir string) (map[string]error, error) {
 	names, err := host.ReadDir(dir, maxRecords)
 	if err != nil {
@@ -99,7 +100,8 @@ func CheckMultusRecords(host hostfs.Root, dir string) (map[string]error, error) 
 	}
 	faults := map[string]error{}
 	for _, name := range names {
-		if st, err := host.Lstat(path.Join(dir, name)); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || name[0] == '.' {
+		if st, err := host.Lstat(path.Join(dir, name)); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG ||
+			name[0] == '.' {
 			continue
 		}
 		s := Search{Finder: &Finder{host: host, opts: Options{MultusDir: dir}}, q: &Query{SandboxID: name}}
@@ -160,7 +162,8 @@ func parseDelegates(data []byte) ([]delegate, error) {
 		}
 		for _, other := range ds {
 			if other.IfName == d.IfName {
-				return nil, fmt.Errorf("networks %s and %s have the same interface %q: %w", diag.Quote(other.Name), diag.Quote(d.Name), d.IfName, errdefs.ErrConflict)
+				return nil, fmt.Errorf("networks %s and %s have the same interface %q: %w", diag.Quote(other.Name),
+					diag.Quote(d.Name), d.IfName, errdefs.ErrConflict)
 			}
 		}
 		ds = append(ds, d)
@@ -176,7 +179,8 @@ func parseDelegate(n *jsontree.Node) (d delegate, err error) {
 		key, value string
 		check      func(string) error
 	}{
-		{"deviceID", d.DeviceID, checkID}, {"resourceName", d.Resource, checkID}, {"Name", d.Name, checkNetwork}, {"ifnameRequest", d.IfName, checkIfName},
+		{"deviceID", d.DeviceID, checkID}, {"resourceName", d.Resource, checkID}, {"Name", d.Name, checkNetwork},
+		{"ifnameRequest", d.IfName, checkIfName},
 	} {
 		if f.value == "" {
 			continue
@@ -192,7 +196,9 @@ func parseDelegate(n *jsontree.Node) (d delegate, err error) {
 func checkNetwork(name string) error {
 	switch {
 	case name == "", len(name) > maxName, strings.Count(name, "/") > 1, name[0] == '/', name[len(name)-1] == '/',
-		strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) || r == ' ' || r == unicode.ReplacementChar }):
+		strings.ContainsFunc(name, func(r rune) bool {
+			return !unicode.IsPrint(r) || r == ' ' || r == unicode.ReplacementChar
+		}):
 		return fmt.Errorf("%s is not a network name: %w", diag.Quote(name), errdefs.ErrInvalidArgument)
 	}
 	return nil
@@ -201,7 +207,9 @@ func checkNetwork(name string) error {
 // checkIfName accepts the names that the kernel accepts for an interface.
 func checkIfName(name string) error {
 	if name == "" || len(name) > 15 || name == "." || name == ".." ||
-		strings.ContainsFunc(name, func(r rune) bool { return r == '/' || r == ':' || unicode.IsSpace(r) || !unicode.IsPrint(r) }) {
+		strings.ContainsFunc(name, func(r rune) bool {
+			return r == '/' || r == ':' || unicode.IsSpace(r) || !unicode.IsPrint(r)
+		}) {
 		return fmt.Errorf("%s is not an interface name: %w", diag.Quote(name), errdefs.ErrInvalidArgument)
 	}
 	return nil

@@ -32,7 +32,8 @@ type selection struct {
 // specification, §4.1), in its order.
 func parseNetworks(value, podNamespace string) ([]selection, error) {
 	if len(value) > maxAnnotation {
-		return nil, fmt.Errorf("annotation %s has %d bytes, more than the %d that Kubernetes allows for all annotations: %w", NetworksAnnotation, len(value), maxAnnotation, errdefs.ErrInvalidArgument)
+		return nil, fmt.Errorf("annotation %s has %d bytes, more than the %d that Kubernetes allows for all "+
+			"annotations: %w", NetworksAnnotation, len(value), maxAnnotation, errdefs.ErrInvalidArgument)
 	}
 	var list []selection
 	var err error
@@ -120,7 +121,8 @@ func parseNetworkList(value string) (list []selection, err error) {
 func networkOf(e *deviceinfo.Entry, rec *multusRecord, named []selection, podNamespace string) (name, note string) {
 	if d := rec.delegateOf(e.IfName); d != nil && d.Name != "" {
 		if dashed(d.Name) != e.Network {
-			note = fmt.Sprintf("the file's name is of network %s, but Multus attached %s as %s", diag.Quote(e.Network), diag.Quote(d.Name), e.IfName)
+			note = fmt.Sprintf("the file's name is of network %s, but Multus attached %s as %s", diag.Quote(e.Network),
+				diag.Quote(d.Name), e.IfName)
 		}
 		return d.Name, note
 	}
@@ -140,7 +142,8 @@ func networkOf(e *deviceinfo.Entry, rec *multusRecord, named []selection, podNam
 		}
 		return e.Network, ""
 	}
-	return e.Network, fmt.Sprintf("the file's name matches the networks %s, and Multus' record cannot decide: %s", strings.Join(matching, " and "), rec.describeGap(e.IfName))
+	return e.Network, fmt.Sprintf("the file's name matches the networks %s, and Multus' record cannot decide: %s",
+		strings.Join(matching, " and "), rec.describeGap(e.IfName))
 }
 
 // dashed returns a network's name as Multus writes it into a file's name.

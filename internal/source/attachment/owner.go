@@ -61,7 +61,8 @@ func (s *Search) holdersOf(a *Attachment, d device) ([]holder, error) {
 			if !ok || c.Name == s.q.Container && !s.isUsed(&claimed) {
 				continue
 			}
-			h := holder{container: c.Name, id: cl.Device, device: d.pci, claimed: &claimed, byName: cl.Device == d.sysfsName()}
+			h := holder{container: c.Name, id: cl.Device, device: d.pci, claimed: &claimed,
+				byName: cl.Device == d.sysfsName()}
 			if h.byName {
 				h.device = d.sysfsName()
 			}
@@ -98,7 +99,8 @@ func (s *Search) matchesDevice(a *Attachment, resource, id string, d device) (h 
 		}
 		return h, true, nil
 	case direct:
-		return h, false, &ConflictError{On: deviceQuestion(a), First: Claim{a.File, d.String()}, Second: Claim{p.path, other.String()}, Hint: hintRecreate}
+		return h, false, &ConflictError{On: deviceQuestion(a), First: Claim{a.File, d.String()},
+			Second: Claim{p.path, other.String()}, Hint: hintRecreate}
 	}
 	return h, false, nil
 }
@@ -170,7 +172,8 @@ func (s *Search) setOwnerFromKubelet(a *Attachment, d device) {
 		}
 		for _, other := range hs[1:] {
 			if other.container != s.q.Container {
-				a.Notes = append(a.Notes, fmt.Sprintf("the kubelet also allocated the device to container %q", other.container))
+				a.Notes = append(a.Notes, fmt.Sprintf("the kubelet also allocated the device to container %q",
+					other.container))
 				break
 			}
 		}
@@ -210,13 +213,15 @@ func (s *Search) setClaimed(a *Attachment, c *claimedDevice, d device) error {
 	return nil
 }
 
-const unlisted = "the kubelet does not list this container, because it lists no init container and no ephemeral container: none of the pod's devices is delivered to it"
+const unlisted = "the kubelet does not list this container, because it lists no init container and no ephemeral " +
+	"container: none of the pod's devices is delivered to it"
 
 // setOwnerFromEnvironment sets the owner if there is no kubelet to ask, and none is required.
 func (s *Search) setOwnerFromEnvironment(a *Attachment, d device) {
 	v, id, ok := s.findVariable(a, d)
 	if !ok {
-		a.Notes = append(a.Notes, "the kubelet has no socket to ask, and no variable "+envPrefix+"* of the container has the device")
+		a.Notes = append(a.Notes, "the kubelet has no socket to ask, and no variable "+envPrefix+
+			"* of the container has the device")
 		return
 	}
 	a.DeviceID, a.Device = id, canonicalID(id)
@@ -232,7 +237,8 @@ func (s *Search) trustVariable(a *Attachment, v variable) {
 	if a.Resource == "" || envKey(a.Resource) != v.key {
 		a.Resource = s.resourceOf(v)
 	}
-	a.Notes = append(a.Notes, "the kubelet has no socket to ask: "+v.name+" of the container is trusted, although a pod's author can set it too")
+	a.Notes = append(a.Notes, "the kubelet has no socket to ask: "+v.name+
+		" of the container is trusted, although a pod's author can set it too")
 }
 
 // addFromInfoVariable completes the device of this container from PCIDEVICE_*_INFO:
@@ -251,7 +257,8 @@ func (s *Search) addFromInfoVariable(a *Attachment) {
 		set := func(field *string, key, value string) {
 			if *field == "" && value != "" {
 				*field = value
-				a.Notes = append(a.Notes, fmt.Sprintf("pci.%s is from %s: %s", key, envPrefix+v.key+infoSuffix, diag.Quote(value)))
+				a.Notes = append(a.Notes, fmt.Sprintf("pci.%s is from %s: %s", key, envPrefix+v.key+infoSuffix,
+					diag.Quote(value)))
 			}
 		}
 		set(&a.Info.PCI.VhostNet, "vhost-net", e.vhostNet)

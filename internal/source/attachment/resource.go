@@ -45,7 +45,8 @@ func (s *Search) Resource(resource, id string) ([]Attachment, error) {
 		if !ok {
 			p := s.readPluginFile(resource, id)
 			a.File = p.path
-			a.Err = fmt.Errorf("device %q of resource %q: the device plugin wrote no device-info file %q, and the ID is not a PCI address: %w",
+			a.Err = fmt.Errorf("device %q of resource %q: the device plugin wrote no device-info file %q, and the "+
+				"ID is not a PCI address: %w",
 				id, resource, p.path, errdefs.ErrNotFound)
 		}
 		s.markOwned(&a)
@@ -78,7 +79,8 @@ func (s *Search) allocatedIDs(resource string) ([]string, error) {
 	case !answer.answered && claimed:
 		return v.ids, nil
 	case !answer.answered:
-		return nil, &UnansweredError{fmt.Errorf("resource %q: none of it is allocated to the container (there is no variable %s, and the kubelet has no socket to ask); "+
+		return nil, &UnansweredError{fmt.Errorf("resource %q: none of it is allocated to the container (there is "+
+			"no variable %s, and the kubelet has no socket to ask); "+
 			"request it under resources.limits: %w", resource, envPrefix+envKey(resource), errdefs.ErrNotFound)}
 	case !answer.listed:
 		return nil, &UnlistedError{Resource: resource, Claimed: claimed}
@@ -90,18 +92,23 @@ func (s *Search) allocatedIDs(resource string) ([]string, error) {
 		}
 	}
 	if claim := extendedResourceClaim(answer.container.Claims); len(ids) == 0 && claim != "" {
-		return nil, fmt.Errorf("resource %q: the kubelet lists no device IDs, but resource claim %q, which Kubernetes created for extended resources of a DRA driver: "+
-			"remove \"resource:%s\" from the annotation; the driver injects the devices, and a rule can grant what their metadata describes; "+
-			"to request one of several, use a ResourceClaim under resourceClaims in place of resources.limits: %w", resource, claim, resource, errdefs.ErrNotFound)
+		return nil, fmt.Errorf("resource %q: the kubelet lists no device IDs, but resource claim %q, which "+
+			"Kubernetes created for extended resources of a DRA driver: "+
+			"remove \"resource:%s\" from the annotation; the driver injects the devices, and a rule can grant what "+
+			"their metadata describes; "+
+			"to request one of several, use a ResourceClaim under resourceClaims in place of "+
+			"resources.limits: %w", resource, claim, resource, errdefs.ErrNotFound)
 	}
 	if len(ids) == 0 {
-		return nil, fmt.Errorf("resource %q: the kubelet allocated none of it to the container; request it under resources.limits: %w", resource, errdefs.ErrNotFound)
+		return nil, fmt.Errorf("resource %q: the kubelet allocated none of it to the container; request it under "+
+			"resources.limits: %w", resource, errdefs.ErrNotFound)
 	}
 	return ids, nil
 }
 
-// extendedResourceClaim returns the claim that Kubernetes created for a pod's extended resources (KEP-5004), "" for none. Its
-// name is generated from <pod>-extended-resources-. The kubelet's answer does not have the names of the resources.
+// extendedResourceClaim returns the claim that Kubernetes created for a pod's extended resources (KEP-5004), "" for
+// none. Its name is generated from <pod>-extended-resources-. The kubelet's answer does not have the names of the
+// resources.
 func extendedResourceClaim(claims []allocation.ClaimDevice) string {
 	for _, cl := range claims {
 		if strings.Contains(cl.Claim, "-extended-resources-") {
@@ -149,7 +156,8 @@ func (s *Search) forgedError(v variable, id string) error {
 		}
 	}
 	return &ConflictError{On: "whose device " + diag.Quote(id) + " is",
-		First: Claim{FromEnvironment(v.name), "it is this container's"}, Second: Claim{s.answer.source, says}, Hint: hintForged}
+		First: Claim{FromEnvironment(v.name), "it is this container's"}, Second: Claim{s.answer.source,
+			says}, Hint: hintForged}
 }
 
 // markOwned completes a device that is allocated to this container.

@@ -58,7 +58,8 @@ func (r *Registry) loadFile(dirfd int, file string) *hookFile {
 
 // checkProgram returns why a hook's program cannot be run on the host, or nil.
 func (r *Registry) checkProgram(e *hookFile) *diag.Diagnostic {
-	p := &diag.Diagnostic{File: e.hook.File, Line: e.pathNode.Line, Column: e.pathNode.Column, Field: "hook.path", Found: diag.Quote(e.hook.Path), Kind: errdefs.ErrFailedPrecondition}
+	p := &diag.Diagnostic{File: e.hook.File, Line: e.pathNode.Line, Column: e.pathNode.Column, Field: "hook.path",
+		Found: diag.Quote(e.hook.Path), Kind: errdefs.ErrFailedPrecondition}
 	st, err := r.files.Host.Stat(e.hook.Path)
 	switch {
 	case errdefs.IsNotFound(err):
@@ -68,7 +69,8 @@ func (r *Registry) checkProgram(e *hookFile) *diag.Diagnostic {
 	case st.Mode&unix.S_IFMT != unix.S_IFREG:
 		p.Rule = "on this host it is a " + hostfs.TypeName(st.Mode) + ", not a program"
 	case st.Mode&0o111 == 0:
-		p.Rule = fmt.Sprintf("it has mode %04o on this host and cannot be executed; run `chmod +x %s`", st.Mode&0o7777, e.hook.Path)
+		p.Rule = fmt.Sprintf("it has mode %04o on this host and cannot be executed; run `chmod +x %s`", st.Mode&0o7777,
+			e.hook.Path)
 	default:
 		d := r.files.Check("program", e.hook.Path, &st)
 		if d == nil {
@@ -93,7 +95,9 @@ func (r *Registry) checkDirectories(file string) *diag.Diagnostic {
 	case err == nil:
 		return nil
 	case errors.As(err, &fault):
-		return &diag.Diagnostic{Found: fmt.Sprintf("directory %q, %s", fault.Path, fault.Found), Rule: fault.Rule, Hint: fault.Remedy, Kind: errdefs.ErrPermissionDenied}
+		return &diag.Diagnostic{Found: fmt.Sprintf("directory %q, %s", fault.Path, fault.Found), Rule: fault.Rule,
+			Hint: fault.Remedy, Kind: errdefs.ErrPermissionDenied}
 	}
-	return &diag.Diagnostic{Found: diag.Quote(file) + ", whose directories cannot be inspected", Rule: diag.ErrorText(err), Kind: errdefs.ErrUnavailable}
+	return &diag.Diagnostic{Found: diag.Quote(file) + ", whose directories cannot be inspected",
+		Rule: diag.ErrorText(err), Kind: errdefs.ErrUnavailable}
 }

@@ -74,12 +74,14 @@ func (p *parser) addError(at *jsontree.Node, field, found, rule string) *diag.Di
 }
 
 func (p *parser) addWarning(line, column int, field, found, rule string) {
-	p.found = append(p.found, &diag.Diagnostic{File: p.file, Line: line, Column: column, Field: field, Found: found, Rule: rule, Severity: diag.SeverityWarning})
+	p.found = append(p.found, &diag.Diagnostic{File: p.file, Line: line, Column: column, Field: field, Found: found,
+		Rule: rule, Severity: diag.SeverityWarning})
 }
 
 func (p *parser) parseHook() *Hook {
 	if len(p.data) > MaxSize {
-		p.addError(nil, "", "", fmt.Sprintf("the file has %d bytes, more than the %d allowed: describe one hook in each file", len(p.data), MaxSize))
+		p.addError(nil, "", "", fmt.Sprintf("the file has %d bytes, more than the %d allowed: describe one hook "+
+			"in each file", len(p.data), MaxSize))
 		return nil
 	}
 	root, fault := jsontree.Parse(string(p.data))
@@ -116,7 +118,8 @@ func (p *parser) decodeHook() *hooks.Hook {
 	raw, err := read(p.data)
 	switch {
 	case err != nil && version.Version == "":
-		p.addError(p.root.At("version"), "version", "nothing", `want "version": "1.0.0"; without it the file has the old schema 0.1.0, whose parser says: `+err.Error())
+		p.addError(p.root.At("version"), "version", "nothing",
+			`want "version": "1.0.0"; without it the file has the old schema 0.1.0, whose parser says: `+err.Error())
 	case err != nil:
 		return p.refuseDecoding(err)
 	default:
@@ -125,8 +128,8 @@ func (p *parser) decodeHook() *hooks.Hook {
 	return nil
 }
 
-// refuseDecoding adds an error of encoding/json, or of the reader of the old schema. Values of a wrong type do not hide other
-// faults of the file: it returns the hook without these values, nil if the content cannot be read.
+// refuseDecoding adds an error of encoding/json, or of the reader of the old schema. Values of a wrong type do not hide
+// other faults of the file: it returns the hook without these values, nil if the content cannot be read.
 func (p *parser) refuseDecoding(err error) *hooks.Hook {
 	var wrong *json.UnmarshalTypeError
 	switch {
@@ -163,7 +166,8 @@ func jsonTypeName(typ string) string {
 
 // checkHook checks what the reader accepted, and compiles the conditions.
 func (p *parser) checkHook(raw *hooks.Hook) *Hook {
-	h := &Hook{Name: path.Base(p.file), File: p.file, Path: raw.Hook.Path, Args: raw.Hook.Args, Env: raw.Hook.Env, Timeout: raw.Hook.Timeout}
+	h := &Hook{Name: path.Base(p.file), File: p.file, Path: raw.Hook.Path, Args: raw.Hook.Args, Env: raw.Hook.Env,
+		Timeout: raw.Hook.Timeout}
 	field, at := "hook.path", p.root.At("hook", "path")
 	if p.old {
 		field = "hook"
@@ -175,10 +179,13 @@ func (p *parser) checkHook(raw *hooks.Hook) *Hook {
 	case !path.IsAbs(raw.Hook.Path):
 		p.addError(at, field, diag.Quote(raw.Hook.Path), "must be an absolute host path")
 	case path.Clean(raw.Hook.Path) != raw.Hook.Path || strings.IndexByte(raw.Hook.Path, 0) >= 0 || raw.Hook.Path == "/":
-		p.addError(at, field, diag.Quote(raw.Hook.Path), "must be a path without //, /./, /../ and without / at the end; this is "+diag.Quote(path.Clean(raw.Hook.Path)))
+		p.addError(at, field, diag.Quote(raw.Hook.Path),
+			"must be a path without //, /./, /../ and without / at the end; this is "+
+				diag.Quote(path.Clean(raw.Hook.Path)))
 	}
 	if t := raw.Hook.Timeout; t != nil && *t <= 0 && !p.mistyped["hook.timeout"] {
-		p.addError(p.root.At("hook", "timeout"), "hook.timeout", "", "must be a number of seconds greater than 0, or be omitted")
+		p.addError(p.root.At("hook", "timeout"), "hook.timeout", "",
+			"must be a number of seconds greater than 0, or be omitted")
 	}
 	p.checkStages(h, raw.Stages)
 	p.compile(h, &raw.When)
@@ -215,10 +222,13 @@ func (p *parser) checkStages(h *Hook, stages []string) {
 		case p.mistyped[indexField("stages", i)]:
 			continue
 		case stage == "precreate":
-			p.addError(p.root.At("stages", i), indexField("stages", i), diag.Quote(stage), "a stage that only Podman has; such a file belongs in a directory that only Podman reads").Kind = ErrPodmanStage
+			p.addError(p.root.At("stages", i), indexField("stages", i), diag.Quote(stage),
+				"a stage that only Podman has; such a file belongs in a directory that only "+
+					"Podman reads").Kind = ErrPodmanStage
 			continue
 		case !slices.Contains(stageNames(), stage):
-			p.addError(p.root.At("stages", i), indexField("stages", i), diag.Quote(stage), "must be one of "+strings.Join(stageNames(), ", "))
+			p.addError(p.root.At("stages", i), indexField("stages", i), diag.Quote(stage),
+				"must be one of "+strings.Join(stageNames(), ", "))
 			continue
 		case stage == "prestart":
 			stage = "createRuntime"
@@ -254,7 +264,8 @@ func (p *parser) compile(h *Hook, w *hooks.When) {
 			at = annotations
 		}
 		keyAt := &jsontree.Node{Line: at.KeyLine, Column: at.KeyColumn}
-		h.When.Annotations = append(h.When.Annotations, ocihook.Annotation{Key: compile(keyAt, name, key), Value: compile(at, name, w.Annotations[key])})
+		h.When.Annotations = append(h.When.Annotations,
+			ocihook.Annotation{Key: compile(keyAt, name, key), Value: compile(at, name, w.Annotations[key])})
 	}
 	for i, text := range w.Commands {
 		h.When.Commands = append(h.When.Commands, compile(commands.At(i), indexField(field, i), text))
@@ -283,7 +294,8 @@ func (p *parser) checkConditions(w *ocihook.When) {
 // has no effect.
 func (p *parser) checkKeys() {
 	if p.old {
-		p.warnUnknown("", p.root, "version", "hook", "arguments", "stages", "stage", "cmds", "cmd", "annotations", "annotation", "hasbindmounts")
+		p.warnUnknown("", p.root, "version", "hook", "arguments", "stages", "stage", "cmds", "cmd", "annotations",
+			"annotation", "hasbindmounts")
 		return
 	}
 	p.warnUnknown("", p.root, "version", "hook", "when", "stages")
@@ -297,7 +309,8 @@ func (p *parser) warnUnknown(prefix string, n *jsontree.Node, names ...string) {
 	}
 	for _, child := range n.Children {
 		if !slices.ContainsFunc(names, func(name string) bool { return strings.EqualFold(name, child.Key) }) {
-			p.addWarning(child.KeyLine, child.KeyColumn, prefix+diag.Quote(child.Key), "an unknown key", "it has no effect; the keys here are "+strings.Join(names, ", "))
+			p.addWarning(child.KeyLine, child.KeyColumn, prefix+diag.Quote(child.Key), "an unknown key",
+				"it has no effect; the keys here are "+strings.Join(names, ", "))
 		}
 	}
 }

@@ -43,7 +43,8 @@ type Snapshot struct {
 // same name in an earlier directory. A directory may be created later. Nothing is read before the
 // first Snapshot.
 func New(host hostfs.Root, dirs []string, opts Options) *Registry {
-	r := &Registry{files: trust.Reader{Host: host, TrustAnyone: opts.TrustAnyone, What: "a hook file", MaxSize: MaxSize}}
+	r := &Registry{files: trust.Reader{Host: host, TrustAnyone: opts.TrustAnyone, What: "a hook file",
+		MaxSize: MaxSize}}
 	for _, d := range dirs {
 		r.dirs = append(r.dirs, path.Clean(d))
 	}
@@ -80,7 +81,8 @@ func (r *Registry) Snapshot() *Snapshot {
 	}
 	maps.Copy(broken, usable)
 	s.Hooks = slices.SortedFunc(maps.Values(broken), func(a, b *Hook) int {
-		return cmp.Or(strings.Compare(strings.ToLower(a.Name), strings.ToLower(b.Name)), strings.Compare(a.Name, b.Name))
+		return cmp.Or(strings.Compare(strings.ToLower(a.Name), strings.ToLower(b.Name)),
+			strings.Compare(a.Name, b.Name))
 	})
 	s.Problems.Sort()
 	return s
@@ -91,14 +93,16 @@ func (r *Registry) readDirectory(dir string) (files []*hookFile, fault *diag.Dia
 	f, err := r.files.Host.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		if !errdefs.IsNotFound(err) || errors.Is(err, unix.ENOTDIR) {
-			fault = &diag.Diagnostic{File: dir, Rule: "cannot read the directory: " + hostfs.Errno(err).Error(), Kind: errdefs.ErrUnavailable}
+			fault = &diag.Diagnostic{File: dir, Rule: "cannot read the directory: " + hostfs.Errno(err).Error(),
+				Kind: errdefs.ErrUnavailable}
 		}
 		return nil, fault
 	}
 	defer f.Close()
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
-		return nil, &diag.Diagnostic{File: dir, Rule: "cannot inspect the directory: " + hostfs.Errno(err).Error(), Kind: errdefs.ErrUnavailable}
+		return nil, &diag.Diagnostic{File: dir, Rule: "cannot inspect the directory: " + hostfs.Errno(err).Error(),
+			Kind: errdefs.ErrUnavailable}
 	}
 	if fault = r.files.Check("directory", dir, &st); fault != nil {
 		fault.File = dir

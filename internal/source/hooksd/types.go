@@ -14,9 +14,11 @@ var schema = []struct {
 	typeName string
 }{
 	{"version", "a string"},
-	{"hook", "an object"}, {"hook.path", "a string"}, {"hook.args", "a list of strings"}, {"hook.env", "a list of strings"},
+	{"hook", "an object"}, {"hook.path", "a string"}, {"hook.args", "a list of strings"},
+	{"hook.env", "a list of strings"},
 	{"hook.timeout", "a whole number"},
-	{"when", "an object"}, {"when.always", "true or false"}, {"when.annotations", "an object"}, {"when.commands", "a list of strings"},
+	{"when", "an object"}, {"when.always", "true or false"}, {"when.annotations", "an object"},
+	{"when.commands", "a list of strings"},
 	{"when.hasBindMounts", "true or false"},
 	{"stages", "a list of strings"},
 }

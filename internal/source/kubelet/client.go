@@ -23,8 +23,9 @@ import (
 )
 
 const (
-	// maxAnswer bounds a message, in bytes, as Multus and Kubernetes' own clients do. A list has an entry for each device
-	// ID of the node, and some device plugins have one for each MiB of memory. The client decodes a message whole.
+	// maxAnswer bounds a message, in bytes, as Multus and Kubernetes' own clients do. A list has an entry for each
+	// device ID of the node, and some device plugins have one for each MiB of memory. The client decodes a message
+	// whole.
 	maxAnswer = 16 << 20
 	// maxAttempts bounds the connections of one request. The second one is for a kubelet
 	// that restarts during the request.
@@ -52,7 +53,8 @@ func QueryPod(ctx context.Context, host hostfs.Root, socket, namespace, name str
 	q := query{namespace: namespace, name: name, socket: socket}
 	if namespace == "" || name == "" || max(len(namespace), len(name)) > maxText {
 		q.namespace, q.name = diag.Excerpt(namespace, 64), diag.Excerpt(name, 64)
-		return nil, q.newError(errdefs.ErrInvalidArgument, "", "a pod needs a namespace and a name, of at most %d bytes each", maxText)
+		return nil, q.newError(errdefs.ErrInvalidArgument, "",
+			"a pod needs a namespace and a name, of at most %d bytes each", maxText)
 	}
 	for attempt := 1; ; attempt++ {
 		conn, err := dialSocket(ctx, host, socket)

@@ -44,9 +44,11 @@ func (q query) dialFailed(err error) error {
 	case errors.Is(err, os.ErrDeadlineExceeded): // of the dialer, which can come before that of its context
 		return q.newError(context.DeadlineExceeded, "", "no answer in time")
 	case errno == unix.ECONNREFUSED:
-		return q.newError(errdefs.ErrUnavailable, "is the kubelet running?", "nothing listens on the socket: %s", problem)
+		return q.newError(errdefs.ErrUnavailable, "is the kubelet running?", "nothing listens on the socket: %s",
+			problem)
 	case errdefs.IsNotFound(err):
-		return q.newError(errdefs.ErrUnavailable, "is the kubelet running, and its pod-resources directory mounted here?", "%s", problem)
+		return q.newError(errdefs.ErrUnavailable, "is the kubelet running, and its pod-resources directory "+
+			"mounted here?", "%s", problem)
 	case errdefs.IsPermissionDenied(err), errno == unix.EACCES:
 		return q.newError(errdefs.ErrPermissionDenied, "only root can open it", "%s", problem)
 	case errdefs.IsInvalidArgument(err):
@@ -65,15 +67,20 @@ func (q query) callFailed(err error) error {
 	case codes.Canceled:
 		return q.newError(context.Canceled, "", "canceled")
 	case codes.Unavailable:
-		return q.newError(errdefs.ErrUnavailable, "is the kubelet restarting? the next attempt connects again", "the kubelet ended the connection before it answered")
+		return q.newError(errdefs.ErrUnavailable, "is the kubelet restarting? the next attempt connects again",
+			"the kubelet ended the connection before it answered")
 	case codes.PermissionDenied, codes.Unauthenticated:
 		return q.newError(errdefs.ErrPermissionDenied, "", "the kubelet refuses: %s", message)
 	case codes.ResourceExhausted:
 		if isTooLarge(err) {
-			return q.newError(errdefs.ErrResourceExhausted, "a device plugin with fewer device IDs, such as one for each GiB of memory in place of one for each MiB, makes it smaller",
+			return q.newError(errdefs.ErrResourceExhausted,
+				"a device plugin with fewer device IDs, such as one for each GiB of memory in place of one for "+
+					"each MiB, makes it smaller",
 				"the answer is larger than %d MiB, the most that this client and Multus read", maxAnswer>>20)
 		}
-		return q.newError(errdefs.ErrResourceExhausted, "the kubelet answers 100 requests per second to all its clients together", "the kubelet refuses: %s", message)
+		return q.newError(errdefs.ErrResourceExhausted,
+			"the kubelet answers 100 requests per second to all its "+
+				"clients together", "the kubelet refuses: %s", message)
 	}
 	return q.newError(errdefs.ErrUnknown, "", "the kubelet refuses: %s %s", st.Code(), message)
 }
@@ -81,5 +88,6 @@ func (q query) callFailed(err error) error {
 // isTooLarge tells the client's own size limit from the kubelet's rate limit, which has the
 // same code. grpc has no other mark for it.
 func isTooLarge(err error) bool {
-	return status.Code(err) == codes.ResourceExhausted && strings.Contains(status.Convert(err).Message(), "larger than max")
+	return status.Code(err) == codes.ResourceExhausted &&
+		strings.Contains(status.Convert(err).Message(), "larger than max")
 }

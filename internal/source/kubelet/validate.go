@@ -37,7 +37,8 @@ func (q query) findPod(answer *v1.ListPodResourcesResponse) (allocation.Allocati
 		case first < 0:
 			first = i
 		case !proto.Equal(pod, pods[first]):
-			r.addFault(errdefs.ErrConflict, fmt.Sprintf("pod_resources[%d]", i), "the pod is already listed as item %d, with other devices", first)
+			r.addFault(errdefs.ErrConflict, fmt.Sprintf("pod_resources[%d]", i),
+				"the pod is already listed as item %d, with other devices", first)
 		}
 	}
 	if first < 0 {
@@ -83,7 +84,8 @@ func (r *reader) readContainers(list []*v1.ContainerResources, at string) (all a
 func (r *reader) readContainer(in *v1.ContainerResources, at string) allocation.Container {
 	c := allocation.Container{Name: in.GetName()}
 	if !name.IsLabel(c.Name) {
-		r.addFault(errdefs.ErrInvalidArgument, at+".name", "%.100q is not a container name (a DNS label of 1 to 63 characters)", c.Name)
+		r.addFault(errdefs.ErrInvalidArgument, at+".name",
+			"%.100q is not a container name (a DNS label of 1 to 63 characters)", c.Name)
 	}
 	ids := map[string][]string{}
 	for i, d := range in.GetDevices() {
@@ -120,7 +122,8 @@ func (r *reader) readClaim(in *v1.DynamicResource, at string) (devices []allocat
 			continue
 		}
 		at := fmt.Sprintf("%s.claim_resources[%d]", at, i)
-		for _, f := range []struct{ name, text string }{{"driver_name", d.GetDriverName()}, {"pool_name", d.GetPoolName()}, {"device_name", d.GetDeviceName()}} {
+		for _, f := range []struct{ name, text string }{{"driver_name", d.GetDriverName()},
+			{"pool_name", d.GetPoolName()}, {"device_name", d.GetDeviceName()}} {
 			if f.text != "" {
 				r.checkText(f.text, at+"."+f.name)
 			}

@@ -48,7 +48,8 @@ func (d *Driver) Ensure(ctx context.Context, port vswitch.Port) (vswitch.Port, e
 	}
 	if port.Bridge != "" && found[port.Bridge].Type != "bridge" {
 		return vswitch.Port{}, d.Refuse(port, "bridge", "grout has no bridge "+diag.Quote(port.Bridge),
-			`create it with "grcli interface add bridge `+port.Bridge+`", in grout's startup file as well`, errdefs.ErrNotFound)
+			`create it with "grcli interface add bridge `+port.Bridge+
+				`", in grout's startup file as well`, errdefs.ErrNotFound)
 	}
 	have, exists := found[port.Name]
 	if exists && !isOwned(have, port.Owner) {
@@ -80,7 +81,8 @@ func (d *Driver) create(ctx context.Context, port vswitch.Port) (netInterface, e
 	if port.SwitchListens {
 		// A grout that was killed leaves its sockets behind, and DPDK does not bind to a path that exists.
 		if err := vswitch.RemoveStaleSocket(d.Host, port.Type, port.Socket); err != nil {
-			return d.findCreated(ctx, port, d.Refuse(port, "device.path", err.Error(), "remove the file, end the process that uses it, or choose another path", err))
+			return d.findCreated(ctx, port, d.Refuse(port, "device.path", err.Error(),
+				"remove the file, end the process that uses it, or choose another path", err))
 		}
 	}
 	have, created, err := d.change(ctx, port, "interface add port "+port.Name+" devargs "+formatDevargs(port)+
@@ -89,7 +91,8 @@ func (d *Driver) create(ctx context.Context, port vswitch.Port) (netInterface, e
 	case err == nil:
 		return have, nil
 	case created:
-		return netInterface{}, vswitch.CleanUp(ctx, err, func(ctx context.Context) error { return d.delete(ctx, port.Name) })
+		return netInterface{}, vswitch.CleanUp(ctx, err,
+			func(ctx context.Context) error { return d.delete(ctx, port.Name) })
 	}
 	return d.findCreated(ctx, port, err)
 }
@@ -97,14 +100,16 @@ func (d *Driver) create(ctx context.Context, port vswitch.Port) (netInterface, e
 // findCreated returns the port if another process created it in the meantime, or the error.
 func (d *Driver) findCreated(ctx context.Context, port vswitch.Port, err error) (netInterface, error) {
 	found, showErr := d.show(ctx, port.Name)
-	if have := found[port.Name]; showErr == nil && isOwned(have, port.Owner) && have.Devargs == formatDevargs(port) && compareAttributes(have, port) == "" {
+	if have := found[port.Name]; showErr == nil && isOwned(have, port.Owner) && have.Devargs == formatDevargs(port) &&
+		compareAttributes(have, port) == "" {
 		return have, nil
 	}
 	return netInterface{}, err
 }
 
 // change runs a command and returns the interface as it is then. done reports that grout carried the command out.
-func (d *Driver) change(ctx context.Context, port vswitch.Port, command string) (have netInterface, done bool, err error) {
+func (d *Driver) change(ctx context.Context, port vswitch.Port, command string) (have netInterface, done bool,
+	err error) {
 	lines, failed, err := d.run(ctx, false, command, "interface show name "+port.Name)
 	if err != nil {
 		return netInterface{}, false, err
@@ -119,7 +124,9 @@ func (d *Driver) change(ctx context.Context, port vswitch.Port, command string) 
 	// grcli completes names that are cut short, so what it did is compared with what was meant.
 	have = found[port.Name]
 	if missing := compareAttributes(have, port); have.Name == "" || missing != "" {
-		return netInterface{}, true, d.Refuse(port, "", "the command succeeded, and the interface is still without"+diag.Excerpt(missing, diag.MaxQuoted), "see grout's log", errdefs.ErrUnknown)
+		return netInterface{}, true, d.Refuse(port, "",
+			"the command succeeded, and the interface is still without"+diag.Excerpt(missing,
+				diag.MaxQuoted), "see grout's log", errdefs.ErrUnknown)
 	}
 	return have, true, nil
 }
@@ -172,7 +179,8 @@ func (d *Driver) Probe(ctx context.Context) error {
 		if ctx.Err() != nil {
 			err = errors.New("connect: timed out")
 		}
-		return &vswitch.UnavailableError{Switch: d.Name, Endpoint: d.Socket(), Err: err, Down: ctx.Err() == nil && vswitch.IsNotListening(err)}
+		return &vswitch.UnavailableError{Switch: d.Name, Endpoint: d.Socket(), Err: err, Down: ctx.Err() == nil &&
+			vswitch.IsNotListening(err)}
 	}
 	return conn.Close()
 }
@@ -221,7 +229,8 @@ func (d *Driver) List(ctx context.Context) ([]vswitch.Port, error) {
 // isOwned reports whether name and description of an interface are the owner's.
 func isOwned(i netInterface, owner vswitch.Owner) bool {
 	written, ok := parseOwner(i.Description)
-	return ok && i.Type == "port" && i.Name == vswitch.PortName(owner) && written.ContainerID == owner.ContainerID && written.Interface == owner.Interface
+	return ok && i.Type == "port" && i.Name == vswitch.PortName(owner) && written.ContainerID == owner.ContainerID &&
+		written.Interface == owner.Interface
 }
 
 func newPort(i netInterface) (vswitch.Port, error) {
@@ -246,16 +255,20 @@ func (d *Driver) check(p vswitch.Port) error {
 		return invalid("name", "must be "+vswitch.PortName(p.Owner), "name the port for its owner")
 	case p.VLAN != 0:
 		return d.Refuse(p, "vlan", "a bridge of grout has no VLANs",
-			"leave out vlan and name a bridge of its own for the VLAN, with a VLAN interface of the uplink", errdefs.ErrNotImplemented)
+			"leave out vlan and name a bridge of its own for the VLAN, with a VLAN interface "+
+				"of the uplink", errdefs.ErrNotImplemented)
 	case p.Rate != 0:
-		return d.Refuse(p, "rate", "grout limits no rates", "leave out rate, or use a switch that limits rates", errdefs.ErrNotImplemented)
+		return d.Refuse(p, "rate", "grout limits no rates", "leave out rate, or use a switch that limits rates",
+			errdefs.ErrNotImplemented)
 	case p.Type != vswitch.VhostUser && p.Type != vswitch.Memif:
-		return d.Refuse(p, "type", "grout has no ports of type "+diag.Quote(string(p.Type)), "use vhost-user or memif", errdefs.ErrNotImplemented)
+		return d.Refuse(p, "type", "grout has no ports of type "+diag.Quote(string(p.Type)), "use vhost-user or memif",
+			errdefs.ErrNotImplemented)
 	case p.Type == vswitch.Memif && !p.SwitchListens:
 		return d.Refuse(p, "device.role", "grout connects to a memif socket only once, when the port is created",
 			"let the switch create the socket: use the role slave for the application", errdefs.ErrNotImplemented)
 	case p.Type == vswitch.VhostUser && p.Queues > maxVhostQueues:
-		return d.Refuse(p, "queues", fmt.Sprintf("DPDK's vhost driver has at most %d", maxVhostQueues), "use fewer queues", errdefs.ErrOutOfRange)
+		return d.Refuse(p, "queues", fmt.Sprintf("DPDK's vhost driver has at most %d", maxVhostQueues),
+			"use fewer queues", errdefs.ErrOutOfRange)
 	case !isWord(p.Socket) || !strings.HasPrefix(p.Socket, "/") || strings.ContainsAny(p.Socket, ",="):
 		return invalid("socketDir", "the path "+diag.Quote(p.Socket)+" has characters that devargs cannot hold",
 			"use letters, digits and . _ - / : @ + in socketDir and device.path")
@@ -263,7 +276,8 @@ func (d *Driver) check(p vswitch.Port) error {
 		return invalid("bridge", diag.Quote(p.Bridge)+" is not the name of an interface", "name one of grout's bridges")
 	}
 	if args := formatDevargs(p); len(args) > maxDevargs {
-		return invalid("socketDir", fmt.Sprintf("the devargs %q have %d bytes; grout stores %d", args, len(args), maxDevargs),
+		return invalid("socketDir", fmt.Sprintf("the devargs %q have %d bytes; grout stores %d", args, len(args),
+			maxDevargs),
 			fmt.Sprintf("shorten socketDir or device.path by %d bytes", len(args)-maxDevargs))
 	}
 	return nil
@@ -278,14 +292,16 @@ func isWord(text string) bool {
 func (d *Driver) explain(p vswitch.Port, e *commandError) error {
 	switch {
 	case p.MTU != 0 && (e.is(unix.ERANGE) || slices.Contains(e.Expected, "mtu")):
-		return d.Refuse(p, "mtu", fmt.Sprintf("%d: %v", p.MTU, e), "use an MTU of at least 1280, and start grout with a --max-mtu that is large enough", errdefs.ErrOutOfRange)
+		return d.Refuse(p, "mtu", fmt.Sprintf("%d: %v", p.MTU, e),
+			"use an MTU of at least 1280, and start grout with a --max-mtu that is large enough", errdefs.ErrOutOfRange)
 	case p.Queues != 0 && e.is(unix.EOVERFLOW):
 		return d.Refuse(p, "queues", fmt.Sprintf("%d: %v", p.Queues, e), "use fewer queues", errdefs.ErrOutOfRange)
 	case e.is(unix.ENODEV) && p.Bridge != "":
 		return d.Refuse(p, "bridge", e.Error(), "check that the bridge exists", errdefs.ErrNotFound)
 	case e.is(unix.EPERM):
 		// DPDK returns -1 for most failures.
-		return d.Refuse(p, "", e.Error(), "see grout's log; DPDK has at most 32 ports in a process unless it was built for more", errdefs.ErrFailedPrecondition)
+		return d.Refuse(p, "", e.Error(), "see grout's log; DPDK has at most 32 ports in a process unless it was "+
+			"built for more", errdefs.ErrFailedPrecondition)
 	}
 	return d.Refuse(p, "", e.Error(), "see grout's log", errdefs.ErrFailedPrecondition)
 }

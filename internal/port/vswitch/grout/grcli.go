@@ -65,7 +65,8 @@ func (e *commandError) unavailable() bool {
 // run runs grcli with several commands, each a line, and returns the lines that it prints. Without keepGoing it
 // stops at the first command that fails. failed has the errors of commands. While grout's listen queue is full, run
 // waits: grcli fails then before its first command.
-func (d *Driver) run(ctx context.Context, keepGoing bool, commands ...string) (lines [][]byte, failed []*commandError, err error) {
+func (d *Driver) run(ctx context.Context, keepGoing bool, commands ...string) (lines [][]byte, failed []*commandError,
+	err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	for {
@@ -78,7 +79,8 @@ func (d *Driver) run(ctx context.Context, keepGoing bool, commands ...string) (l
 }
 
 // runOnce runs one grcli. The error is an EAGAIN where grout's listen queue is full.
-func (d *Driver) runOnce(ctx context.Context, keepGoing bool, commands ...string) (lines [][]byte, failed []*commandError, err error) {
+func (d *Driver) runOnce(ctx context.Context, keepGoing bool, commands ...string) (lines [][]byte,
+	failed []*commandError, err error) {
 	args := []string{"-s", d.Socket(), "-j"}
 	if !keepGoing {
 		args = append(args, "-e")
@@ -105,7 +107,8 @@ func (d *Driver) runOnce(ctx context.Context, keepGoing bool, commands ...string
 		if !failed[0].is(unix.ENOENT) && !failed[0].is(unix.ECONNREFUSED) && !failed[0].is(unix.ECONNRESET) {
 			why += "; grcli and grout must have the same version"
 		}
-		return nil, nil, &vswitch.UnavailableError{Switch: d.Name, Endpoint: d.Socket(), Err: errors.New("grcli: " + why),
+		return nil, nil, &vswitch.UnavailableError{Switch: d.Name, Endpoint: d.Socket(),
+			Err:  errors.New("grcli: " + why),
 			Down: failed[0].is(unix.ENOENT) || failed[0].is(unix.ECONNREFUSED)}
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.EACCES):
 		return nil, nil, d.cannotRun(err)
@@ -177,7 +180,8 @@ func (d *Driver) parseInterfaces(lines [][]byte) (map[string]netInterface, error
 }
 
 func (d *Driver) garbage(line []byte) error {
-	return d.unknown("%q printed %s: must be an interface in JSON", d.Grcli, diag.Quote(string(line[:min(len(line), 2*diag.MaxQuoted)])))
+	return d.unknown("%q printed %s: must be an interface in JSON", d.Grcli,
+		diag.Quote(string(line[:min(len(line), 2*diag.MaxQuoted)])))
 }
 
 // unknown returns the error of an answer that the driver does not expect.
@@ -189,7 +193,8 @@ func (d *Driver) unknown(format string, args ...any) error {
 func (d *Driver) cannotRun(err error) error {
 	var errno unix.Errno
 	errors.As(err, &errno)
-	return errdefs.ErrFailedPrecondition.WithMessage(fmt.Sprintf("vswitch %q: cannot run %q: %v: install grcli, or correct vswitches.%s.grcli",
+	return errdefs.ErrFailedPrecondition.WithMessage(fmt.Sprintf("vswitch %q: cannot run %q: %v: install grcli, or "+
+		"correct vswitches.%s.grcli",
 		d.Name, d.Grcli, errno, d.Name))
 }
 

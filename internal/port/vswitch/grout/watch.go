@@ -72,8 +72,8 @@ func (d *Driver) readEvents(ctx context.Context, changed func()) {
 }
 
 // concernsPort reports whether an event may mean that a port of Jackfield's is missing or different, or can be created
-// now: grout's startup file creates the bridges some time after grout answers. A port is added by Jackfield, and goes up
-// and down with the application.
+// now: grout's startup file creates the bridges some time after grout answers. A port is added by Jackfield, and goes
+// up and down with the application.
 func concernsPort(line string) bool {
 	if strings.Contains(line, " type=bridge ") {
 		return true

@@ -25,8 +25,8 @@ const (
 	ensureTimeout = 2 * time.Minute
 )
 
-// Driver creates ports on one Open vSwitch. It keeps no connection between calls, so it needs none of the server's state
-// and outlives the server.
+// Driver creates ports on one Open vSwitch. It keeps no connection between calls, so it needs none of the server's
+// state and outlives the server.
 type Driver struct {
 	vswitch.Switch // Endpoint is the database's
 	// RunDir is the run directory of ovs-vswitchd, below which it creates sockets: a host path, the
@@ -69,7 +69,8 @@ var errChangedMeanwhile = errors.New("another program keeps changing the port")
 
 // ensureOnce reads the port's rows, writes what differs, and waits for ovs-vswitchd. It reports whether
 // it may have created the port.
-func (d *Driver) ensureOnce(ctx context.Context, c *connection, port vswitch.Port) (result vswitch.Port, created bool, err error) {
+func (d *Driver) ensureOnce(ctx context.Context, c *connection, port vswitch.Port) (result vswitch.Port, created bool,
+	err error) {
 	s, err := readState(c, port)
 	if err == nil {
 		err = d.checkState(s, port)
@@ -94,8 +95,8 @@ func (d *Driver) ensureOnce(ctx context.Context, c *connection, port vswitch.Por
 }
 
 // clearSocketPath removes the socket that a killed ovs-vswitchd left where it has to create one, because DPDK does not
-// bind to a path that exists. Once DPDK has failed to, it has a closed descriptor for that path: each further attempt of
-// the same ovs-vswitchd fails, and closes a descriptor of something else. Any change of the database is an attempt.
+// bind to a path that exists. Once DPDK has failed to, it has a closed descriptor for that path: each further attempt
+// of the same ovs-vswitchd fails, and closes a descriptor of something else. Any change of the database is an attempt.
 func (d *Driver) clearSocketPath(s *state, port vswitch.Port) error {
 	failed := s.iface != nil && s.iface.Error.first() != "" && s.system.DPDKInitialized
 	if s.port != nil && !failed {
@@ -105,8 +106,10 @@ func (d *Driver) clearSocketPath(s *state, port vswitch.Port) error {
 		return d.Refuse(port, "", err.Error(), "remove the file, or end the process that uses it", err)
 	}
 	if failed {
-		return d.Refuse(port, "", fmt.Sprintf("ovs-vswitchd could not create the socket %q: %s", port.Socket, diag.Excerpt(s.iface.Error.first(), diag.MaxExcerpt)),
-			"restart Open vSwitch; the socket that it left behind when it was killed is removed", errdefs.ErrFailedPrecondition)
+		return d.Refuse(port, "", fmt.Sprintf("ovs-vswitchd could not create the socket %q: %s", port.Socket,
+			diag.Excerpt(s.iface.Error.first(), diag.MaxExcerpt)),
+			"restart Open vSwitch; the socket that it left behind when it was "+
+				"killed is removed", errdefs.ErrFailedPrecondition)
 	}
 	return nil
 }
@@ -151,7 +154,8 @@ func waitProcessed(ctx context.Context, c *connection, number int64, then ...ope
 		"where": where(condition{"cur_cfg", ">=", number}), "columns": []string{"cur_cfg"}, "until": "!=", "rows": []any{}}
 	results, err := c.transact(append([]operation{wait}, then...)...)
 	if isTimeout(err) {
-		return nil, fmt.Errorf("ovs-vswitchd has not processed the change within %v; check that it runs", patience.Round(time.Second))
+		return nil, fmt.Errorf("ovs-vswitchd has not processed the change within %v; check that it runs",
+			patience.Round(time.Second))
 	}
 	if err != nil {
 		return nil, err

@@ -68,12 +68,14 @@ func (d *Driver) unavailable(ctx context.Context, err error) error {
 		err = errors.New("timed out")
 	case ctx.Err() != nil:
 		err = ctx.Err()
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, unix.EPIPE), errors.Is(err, unix.ECONNRESET):
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, unix.EPIPE), errors.Is(err,
+		unix.ECONNRESET):
 		err = errors.New("the server closed the connection")
 	case errors.As(err, &op):
 		err = op.Err
 	}
-	return &vswitch.UnavailableError{Switch: d.Name, Endpoint: d.Socket(), Err: err, Down: ctx.Err() == nil && vswitch.IsNotListening(err)}
+	return &vswitch.UnavailableError{Switch: d.Name, Endpoint: d.Socket(), Err: err, Down: ctx.Err() == nil &&
+		vswitch.IsNotListening(err)}
 }
 
 // call sends a request and returns the result. Notifications that arrive meanwhile are dropped.

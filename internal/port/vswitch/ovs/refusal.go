@@ -45,7 +45,8 @@ func (d *Driver) checkPort(p vswitch.Port) error {
 	case socket == "" || socket[0] != '/' || strings.ContainsRune(socket, 0):
 		return invalid("socket", fmt.Sprintf("found %s", diag.Quote(socket)), "use an absolute path")
 	case len(socket) > hostfs.MaxSocketPath:
-		return invalid("socket", fmt.Sprintf("the path %s has %d bytes", diag.Quote(socket), len(socket)), fmt.Sprintf("use a path of at most %d bytes", hostfs.MaxSocketPath))
+		return invalid("socket", fmt.Sprintf("the path %s has %d bytes", diag.Quote(socket), len(socket)),
+			fmt.Sprintf("use a path of at most %d bytes", hostfs.MaxSocketPath))
 	case p.MTU != 0 && (p.MTU < minMTU || p.MTU > maxMTU):
 		return invalid("mtu", fmt.Sprintf("found %d", p.MTU), fmt.Sprintf("use an MTU from %d to %d", minMTU, maxMTU))
 	case p.VLAN < 0 || p.VLAN > maxVLAN:
@@ -61,17 +62,21 @@ func (d *Driver) checkState(s *state, p vswitch.Port) error {
 		if names := usableBridges(s.bridges); len(names) > 0 {
 			remedy += " or name one of " + strings.Join(names, ", ")
 		}
-		return d.Refuse(p, "bridge", fmt.Sprintf("there is no bridge %s", diag.Quote(p.Bridge)), remedy, errdefs.ErrNotFound)
+		return d.Refuse(p, "bridge", fmt.Sprintf("there is no bridge %s", diag.Quote(p.Bridge)), remedy,
+			errdefs.ErrNotFound)
 	}
 	if s.bridge.DatapathType != "netdev" {
-		return d.Refuse(p, "bridge", fmt.Sprintf("bridge %s has datapath_type %s, not netdev", diag.Quote(p.Bridge), diag.Quote(s.bridge.DatapathType)),
-			fmt.Sprintf("run `ovs-vsctl set bridge %s datapath_type=netdev` or name another bridge", p.Bridge), errdefs.ErrFailedPrecondition)
+		return d.Refuse(p, "bridge", fmt.Sprintf("bridge %s has datapath_type %s, not netdev", diag.Quote(p.Bridge),
+			diag.Quote(s.bridge.DatapathType)),
+			fmt.Sprintf("run `ovs-vsctl set bridge %s datapath_type=netdev` or name another bridge",
+				p.Bridge), errdefs.ErrFailedPrecondition)
 	}
 	if s.port == nil && s.iface == nil {
 		return nil
 	}
 	taken := func(by string) error {
-		return d.Refuse(p, "", "the name is taken by "+by, fmt.Sprintf("remove it with `ovs-vsctl del-port %s` if nothing uses it", p.Name), errdefs.ErrAlreadyExists)
+		return d.Refuse(p, "", "the name is taken by "+by,
+			fmt.Sprintf("remove it with `ovs-vsctl del-port %s` if nothing uses it", p.Name), errdefs.ErrAlreadyExists)
 	}
 	if s.port == nil {
 		return taken("an interface of another port")
@@ -81,7 +86,8 @@ func (d *Driver) checkState(s *state, p vswitch.Port) error {
 	case !ours:
 		return taken("a port that Jackfield did not create")
 	case ownerID(owner) != ownerID(p.Owner):
-		return taken(fmt.Sprintf("the port of container %s, interface %s", diag.Quote(owner.ContainerID), diag.Quote(owner.Interface)))
+		return taken(fmt.Sprintf("the port of container %s, interface %s", diag.Quote(owner.ContainerID),
+			diag.Quote(owner.Interface)))
 	}
 	return nil
 }
@@ -128,7 +134,8 @@ func (d *Driver) explain(ctx context.Context, p vswitch.Port, err error) error {
 	case errors.Is(err, errChangedMeanwhile):
 		return d.Refuse(p, "", err.Error(), "find the program in the log of ovsdb-server", errdefs.ErrAborted)
 	case errors.As(err, &refused), errors.As(err, &failed):
-		return d.Refuse(p, "", err.Error(), "check the version of Open vSwitch; Jackfield needs 2.11 or later", errdefs.ErrFailedPrecondition)
+		return d.Refuse(p, "", err.Error(), "check the version of Open vSwitch; Jackfield needs 2.11 or later",
+			errdefs.ErrFailedPrecondition)
 	}
 	return d.unavailable(ctx, err)
 }

@@ -28,7 +28,8 @@ const (
 	macKey         = "attached-mac"
 )
 
-var externalIDKeys = []string{managedKey, ownerKey, networkKey, namespaceKey, podKey, addressesKey, queuesKey, logicalPortKey, macKey}
+var externalIDKeys = []string{managedKey, ownerKey, networkKey, namespaceKey, podKey, addressesKey, queuesKey,
+	logicalPortKey, macKey}
 
 // Types of interfaces and the option with the socket's path.
 const (
@@ -74,9 +75,10 @@ type systemRow struct {
 
 var (
 	portColumns      = []string{"_uuid", "name", "tag", "interfaces", "external_ids"}
-	interfaceColumns = []string{"_uuid", "name", "type", "options", "mtu_request", "ingress_policing_rate", "ingress_policing_burst", "external_ids", "ofport", "error"}
-	bridgeColumns    = []string{"_uuid", "name", "datapath_type", "ports"}
-	systemColumns    = []string{"other_config", "dpdk_initialized", "iface_types"}
+	interfaceColumns = []string{"_uuid", "name", "type", "options", "mtu_request", "ingress_policing_rate",
+		"ingress_policing_burst", "external_ids", "ofport", "error"}
+	bridgeColumns = []string{"_uuid", "name", "datapath_type", "ports"}
+	systemColumns = []string{"other_config", "dpdk_initialized", "iface_types"}
 )
 
 func (i interfaceRow) usable() bool { return i.Number.first() > 0 && i.Error.first() == "" }
@@ -111,7 +113,8 @@ func ownerOf(ids stringMap) (vswitch.Owner, bool) {
 	if !ok || ids[managedKey] != "true" {
 		return vswitch.Owner{}, false
 	}
-	return vswitch.Owner{ContainerID: id, Interface: iface, Network: ids[networkKey], Namespace: ids[namespaceKey], Pod: ids[podKey]}, true
+	return vswitch.Owner{ContainerID: id, Interface: iface, Network: ids[networkKey], Namespace: ids[namespaceKey],
+		Pod: ids[podKey]}, true
 }
 
 // externalIDs returns the values of externalIDKeys for a port, without empty ones.
@@ -143,7 +146,8 @@ func desiredPort(p vswitch.Port) portRow {
 // desiredInterface returns the interface's row. The number of queues is not a setting of the switch: the
 // application chooses it when it connects.
 func desiredInterface(p vswitch.Port) interfaceRow {
-	row := interfaceRow{Name: p.Name, Type: applicationListens, Options: stringMap{socketOption: p.Socket}, MTURequest: optional(p.MTU), ExternalIDs: externalIDs(p)}
+	row := interfaceRow{Name: p.Name, Type: applicationListens, Options: stringMap{socketOption: p.Socket},
+		MTURequest: optional(p.MTU), ExternalIDs: externalIDs(p)}
 	if p.SwitchListens {
 		row.Type, row.Options = switchListens, stringMap{}
 	}
@@ -236,14 +240,18 @@ func planChanges(s *state, port vswitch.Port) (operations []operation, creates b
 	wantPort, wantInterface := desiredPort(port), desiredInterface(port)
 	insert := []operation{
 		{"op": "insert", "table": "Interface", "uuid-name": "newInterface", "row": map[string]any{
-			"name": port.Name, "type": wantInterface.Type, "options": wantInterface.Options, "mtu_request": wantInterface.MTURequest,
-			"ingress_policing_rate": wantInterface.Rate, "ingress_policing_burst": wantInterface.Burst, "external_ids": wantInterface.ExternalIDs}},
+			"name": port.Name, "type": wantInterface.Type, "options": wantInterface.Options,
+			"mtu_request":           wantInterface.MTURequest,
+			"ingress_policing_rate": wantInterface.Rate, "ingress_policing_burst": wantInterface.Burst,
+			"external_ids": wantInterface.ExternalIDs}},
 		{"op": "insert", "table": "Port", "uuid-name": "newPort", "row": map[string]any{
-			"name": port.Name, "tag": wantPort.Tag, "interfaces": newRow("newInterface"), "external_ids": wantPort.ExternalIDs}},
+			"name": port.Name, "tag": wantPort.Tag, "interfaces": newRow("newInterface"),
+			"external_ids": wantPort.ExternalIDs}},
 		mutateRows("Bridge", [][3]any{{"ports", "insert", newRow("newPort")}}, condition{"name", "==", port.Bridge}),
 	}
 	if s.port == nil {
-		free := operation{"op": "wait", "timeout": 0, "table": "Port", "where": where(condition{"name", "==", port.Name}),
+		free := operation{"op": "wait", "timeout": 0, "table": "Port",
+			"where":   where(condition{"name", "==", port.Name}),
 			"columns": []string{"name"}, "until": "==", "rows": []any{}}
 		return append([]operation{free}, insert...), true
 	}
@@ -256,12 +264,15 @@ func planChanges(s *state, port vswitch.Port) (operations []operation, creates b
 		return append([]operation{unchanged, remove}, insert...), false
 	}
 	thisInterface := condition{"_uuid", "==", s.iface.UUID}
-	if s.iface.Type != wantInterface.Type || !slices.Equal(s.iface.MTURequest, wantInterface.MTURequest) || s.iface.Rate != wantInterface.Rate || s.iface.Burst != wantInterface.Burst {
-		operations = append(operations, operation{"op": "update", "table": "Interface", "where": where(thisInterface), "row": map[string]any{
-			"type": wantInterface.Type, "mtu_request": wantInterface.MTURequest, "ingress_policing_rate": wantInterface.Rate, "ingress_policing_burst": wantInterface.Burst}})
+	if s.iface.Type != wantInterface.Type || !slices.Equal(s.iface.MTURequest, wantInterface.MTURequest) ||
+		s.iface.Rate != wantInterface.Rate || s.iface.Burst != wantInterface.Burst {
+		operations = append(operations, operation{"op": "update", "table": "Interface", "where": where(thisInterface),
+			"row": map[string]any{
+				"type": wantInterface.Type, "mtu_request": wantInterface.MTURequest, "ingress_policing_rate": wantInterface.Rate, "ingress_policing_burst": wantInterface.Burst}})
 	}
 	if !slices.Equal(s.port.Tag, wantPort.Tag) {
-		operations = append(operations, operation{"op": "update", "table": "Port", "where": where(thisPort), "row": map[string]any{"tag": wantPort.Tag}})
+		operations = append(operations, operation{"op": "update", "table": "Port", "where": where(thisPort),
+			"row": map[string]any{"tag": wantPort.Tag}})
 	}
 	for _, m := range []struct {
 		table     string

@@ -49,8 +49,9 @@ func monitorRequests() map[string]any {
 	}
 	mark := condition{"external_ids", "includes", stringMap{managedKey: "true"}}
 	return map[string]any{
-		"Port":         request([]string{"name", "tag", "interfaces", "external_ids"}, mark),
-		"Interface":    request([]string{"type", "options", "mtu_request", "ingress_policing_rate", "external_ids", "ofport", "error"}, mark),
+		"Port": request([]string{"name", "tag", "interfaces", "external_ids"}, mark),
+		"Interface": request([]string{"type", "options", "mtu_request", "ingress_policing_rate", "external_ids",
+			"ofport", "error"}, mark),
 		"Bridge":       request([]string{"name", "datapath_type"}),
 		"Open_vSwitch": request([]string{"dpdk_initialized"}),
 	}

@@ -43,8 +43,8 @@ type connection struct {
 // errDown marks the error of a connection that no process accepts. It has no text of its own.
 var errDown = errors.New("")
 
-// missingMessage returns the error for a message that VPP does not have as the driver knows it. It names VPP's version and
-// is an errdefs.ErrNotImplemented.
+// missingMessage returns the error for a message that VPP does not have as the driver knows it. It names VPP's version
+// and is an errdefs.ErrNotImplemented.
 func (c *connection) missingMessage(name string) error {
 	program := "VPP"
 	if c.knowsMessage(showVersion.request) && c.knowsMessage(showVersion.answer) {
@@ -57,8 +57,8 @@ func (c *connection) missingMessage(name string) error {
 	return errdefs.ErrNotImplemented.WithMessage(program + " has no message " + name)
 }
 
-// connect connects to VPP and reads the table of its messages. It waits while VPP's listen queue is full. The connection
-// is closed, and a call that waits ends, when ctx ends.
+// connect connects to VPP and reads the table of its messages. It waits while VPP's listen queue is full. The
+// connection is closed, and a call that waits ends, when ctx ends.
 func connect(ctx context.Context, socket string) (*connection, error) {
 	conn, err := vswitch.Dial(ctx, socket)
 	if err != nil {
@@ -159,8 +159,8 @@ func (c *connection) call(e exchange, reply any, request ...any) error {
 	}
 }
 
-// dump sends a request that VPP answers with any number of messages, and calls found with the body of each. The reply to
-// a ping marks their end.
+// dump sends a request that VPP answers with any number of messages, and calls found with the body of each. The reply
+// to a ping marks their end.
 func (c *connection) dump(e exchange, request any, found func(body []byte) error) error {
 	name := e.request
 	detailsID, ok1 := c.ids[e.answer]
@@ -230,7 +230,8 @@ func (c *connection) receive() ([]byte, error) {
 	}
 	length := binary.BigEndian.Uint32(header[8:])
 	if length > maxMessage {
-		return nil, errdefs.ErrUnknown.WithMessage(fmt.Sprintf("a message of %d bytes: must be at most %d", length, maxMessage))
+		return nil, errdefs.ErrUnknown.WithMessage(fmt.Sprintf("a message of %d bytes: must be at most %d", length,
+			maxMessage))
 	}
 	message := make([]byte, length)
 	_, err := io.ReadFull(c.conn, message)
@@ -278,9 +279,11 @@ func unavailable(message string, err error) error {
 	switch {
 	case errdefs.IsNotImplemented(err): // a missing message
 		return err
-	case errors.As(err, &timeout) && timeout.Timeout(), errors.Is(err, net.ErrClosed), errors.Is(err, context.DeadlineExceeded):
+	case errors.As(err, &timeout) && timeout.Timeout(), errors.Is(err, net.ErrClosed), errors.Is(err,
+		context.DeadlineExceeded):
 		err = errors.New("timed out")
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, unix.EPIPE), errors.Is(err, unix.ECONNRESET):
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, unix.EPIPE), errors.Is(err,
+		unix.ECONNRESET):
 		err = errors.New("VPP closed the connection")
 	}
 	return errdefs.ErrUnavailable.WithMessage(message + ": " + diag.Excerpt(err.Error(), 2*diag.MaxQuoted))

@@ -3,8 +3,8 @@
 // Package vpp creates ports on VPP, by its binary API on the socket "socksvr".
 //
 // A message is a header of 16 bytes and a packed body in network byte order. VPP numbers its messages again at each
-// start, and sends a table of names and numbers when a client connects. A message's name there ends in a checksum of its
-// definition, so a message that another version of VPP defines differently is missing, and not misread.
+// start, and sends a table of names and numbers when a client connects. A message's name there ends in a checksum of
+// its definition, so a message that another version of VPP defines differently is missing, and not misread.
 //
 // VPP does not answer a message that it cannot read. So each call has a deadline.
 //

@@ -69,9 +69,10 @@ func (d *Driver) ensure(ctx context.Context, c *connection, port vswitch.Port, b
 	return vswitch.Port{}, err
 }
 
-// ensureUnlocked locks VPP's VLANs for a port with a VLAN, and unlocks them at its end. created reports that VPP may have
-// a new interface.
-func (d *Driver) ensureUnlocked(ctx context.Context, c *connection, port vswitch.Port, bridge uint32) (got vswitch.Port, created bool, err error) {
+// ensureUnlocked locks VPP's VLANs for a port with a VLAN, and unlocks them at its end. created reports that VPP may
+// have a new interface.
+func (d *Driver) ensureUnlocked(ctx context.Context, c *connection, port vswitch.Port,
+	bridge uint32) (got vswitch.Port, created bool, err error) {
 	if port.VLAN != 0 {
 		unlock, err := d.lockSegments(ctx)
 		if err != nil {
@@ -128,12 +129,14 @@ func (d *Driver) ensureBridge(c *connection, v *inventory, port vswitch.Port, br
 	}
 	domain, exists := v.bridges[bridge]
 	if s, ok := segmentOf(bridge, domain.tag); exists && ok {
-		return d.Refuse(port, "bridge", fmt.Sprintf("bridge domain %s is VLAN %d of bridge %s", port.Bridge, s.vlan, s.bridge),
+		return d.Refuse(port, "bridge", fmt.Sprintf("bridge domain %s is VLAN %d of bridge %s", port.Bridge, s.vlan,
+			s.bridge),
 			"name that bridge with that vlan, or another bridge", errdefs.ErrAlreadyExists)
 	}
 	if port.Bridge != "" && !exists {
 		return d.Refuse(port, "bridge", "VPP has no bridge domain "+port.Bridge,
-			`create it with "vppctl create bridge-domain `+port.Bridge+`", in VPP's startup file as well`, errdefs.ErrNotFound)
+			`create it with "vppctl create bridge-domain `+port.Bridge+
+				`", in VPP's startup file as well`, errdefs.ErrNotFound)
 	}
 	return nil
 }
@@ -143,7 +146,8 @@ func (d *Driver) ensureBridge(c *connection, v *inventory, port vswitch.Port, br
 func (c *connection) requireMessages(protocol vswitch.Type) error {
 	needed := []exchange{createVhostUserIf, swInterfaceVhostUserDump, deleteVhostUserIf}
 	if protocol == vswitch.Memif {
-		needed = []exchange{memifSocketFilenameAddDel, memifSocketFilenameDump, memifCreate, memifDump, memifDelete, swInterfaceTagAddDel}
+		needed = []exchange{memifSocketFilenameAddDel, memifSocketFilenameDump, memifCreate, memifDump, memifDelete,
+			swInterfaceTagAddDel}
 	}
 	for _, e := range append(needed, swInterfaceSetFlags, swInterfaceSetL2Bridge, swInterfaceSetMTU) {
 		for _, message := range []string{e.request, e.answer} {
@@ -197,7 +201,8 @@ func (d *Driver) create(c *connection, v *inventory, port vswitch.Port) error {
 	if port.SwitchListens {
 		// VPP removes whatever socket it finds at the path. It must not be another process'.
 		if err := vswitch.RemoveStaleSocket(d.Host, port.Type, port.Socket); err != nil {
-			return d.Refuse(port, "device.path", err.Error(), "remove the file, end the process that uses it, or choose another path", err)
+			return d.Refuse(port, "device.path", err.Error(),
+				"remove the file, end the process that uses it, or choose another path", err)
 		}
 	}
 	if port.Type == vswitch.Memif {
@@ -226,7 +231,8 @@ func (c *connection) createMemif(port vswitch.Port) (err error) {
 	if port.SwitchListens {
 		role = memifMaster
 	}
-	request := memifCreateMessage{Role: role, SocketID: socket.Index, RxQueues: uint8(port.Queues), TxQueues: uint8(port.Queues)}
+	request := memifCreateMessage{Role: role, SocketID: socket.Index, RxQueues: uint8(port.Queues),
+		TxQueues: uint8(port.Queues)}
 	if err := c.call(memifCreate, &created, request); err != nil {
 		return err
 	}
@@ -320,15 +326,20 @@ func (d *Driver) check(p vswitch.Port) (bridge uint32, err error) {
 	case p.Name != vswitch.PortName(p.Owner):
 		err = invalid("name", "must be "+vswitch.PortName(p.Owner), "name the port for its owner")
 	case p.Type != vswitch.VhostUser && p.Type != vswitch.Memif:
-		err = d.Refuse(p, "type", "VPP has no ports of type "+diag.Quote(string(p.Type)), "use vhost-user or memif", errdefs.ErrNotImplemented)
-	case p.Bridge != "" && (bridgeErr != nil || number == 0 || number > maxBridge || strconv.FormatUint(number, 10) != p.Bridge):
-		err = invalid("bridge", diag.Quote(p.Bridge)+" is not the number of a bridge domain", fmt.Sprintf("use a number from 1 to %d", maxBridge))
+		err = d.Refuse(p, "type", "VPP has no ports of type "+diag.Quote(string(p.Type)), "use vhost-user or memif",
+			errdefs.ErrNotImplemented)
+	case p.Bridge != "" && (bridgeErr != nil || number == 0 || number > maxBridge ||
+		strconv.FormatUint(number, 10) != p.Bridge):
+		err = invalid("bridge", diag.Quote(p.Bridge)+" is not the number of a bridge domain",
+			fmt.Sprintf("use a number from 1 to %d", maxBridge))
 	case p.Type == vswitch.Memif && p.Queues > 255:
 		err = d.Refuse(p, "queues", "a memif has at most 255", "use fewer queues", errdefs.ErrOutOfRange)
 	case len(p.Socket) > hostfs.MaxSocketPath || !strings.HasPrefix(p.Socket, "/") || strings.ContainsRune(p.Socket, 0):
-		err = invalid("socketDir", fmt.Sprintf("%s is not an absolute path of at most %d bytes", diag.Quote(p.Socket), hostfs.MaxSocketPath), "shorten socketDir or device.path")
+		err = invalid("socketDir", fmt.Sprintf("%s is not an absolute path of at most %d bytes", diag.Quote(p.Socket),
+			hostfs.MaxSocketPath), "shorten socketDir or device.path")
 	case len(tag) > maxTag:
-		err = invalid("containerID", fmt.Sprintf("the tag %s has %d bytes; VPP stores %d", diag.Quote(tag), len(tag), maxTag), "use a shorter container ID or interface name")
+		err = invalid("containerID", fmt.Sprintf("the tag %s has %d bytes; VPP stores %d", diag.Quote(tag), len(tag),
+			maxTag), "use a shorter container ID or interface name")
 	}
 	if err == nil {
 		err = cmp.Or(d.checkVLAN(p), d.checkRate(p))
@@ -355,7 +366,8 @@ func (d *Driver) explain(p vswitch.Port, err error) error {
 		}
 		return d.Refuse(p, field, err.Error(), remedy, result.Unwrap())
 	case errdefs.IsNotImplemented(err): // a message
-		return d.Refuse(p, "", err.Error(), "load VPP's plugins for vhost-user and memif; Jackfield supports VPP 23.06 to 26.06", errdefs.ErrNotImplemented)
+		return d.Refuse(p, "", err.Error(), "load VPP's plugins for vhost-user and memif; Jackfield supports VPP "+
+			"23.06 to 26.06", errdefs.ErrNotImplemented)
 	}
 	return fmt.Errorf("vswitch %q: %w", d.Name, err)
 }

@@ -48,8 +48,9 @@ func (v *inventory) owned(owner vswitch.Owner) *swInterface {
 
 // readInventory reads VPP's interfaces and bridge domains. A plugin that is not loaded has no interfaces.
 func (c *connection) readInventory() (*inventory, error) {
-	v := &inventory{interfaces: map[uint32]*swInterface{}, bridges: map[uint32]bridgeDomain{}, memifSockets: map[uint32]string{},
-		details: map[uint32]swInterfaceDetailsMessage{}}
+	v := &inventory{interfaces: map[uint32]*swInterface{}, bridges: map[uint32]bridgeDomain{},
+		memifSockets: map[uint32]string{},
+		details:      map[uint32]swInterfaceDetailsMessage{}}
 	err := c.dump(swInterfaceDump, swInterfaceDumpMessage{SwIfIndex: anyIndex}, func(body []byte) error {
 		var m swInterfaceDetailsMessage
 		_, err := decode(body, &m)
@@ -64,7 +65,8 @@ func (c *connection) readInventory() (*inventory, error) {
 	}
 	add := func(index uint32, port vswitch.Port, memifSocket uint32) {
 		d := v.details[index]
-		i := &swInterface{Port: port, index: index, up: d.Flags&adminUp != 0, tagged: d.Tag[0] != 0, mtu: d.MTU, memifSocket: memifSocket}
+		i := &swInterface{Port: port, index: index, up: d.Flags&adminUp != 0, tagged: d.Tag[0] != 0, mtu: d.MTU,
+			memifSocket: memifSocket}
 		i.MTU = int(d.MTU[0])
 		if owner, ok := parseTag(text(d.Tag[:])); ok {
 			i.Owner, i.Name = owner, vswitch.PortName(owner)
@@ -79,7 +81,8 @@ func (c *connection) readInventory() (*inventory, error) {
 		err := c.dump(swInterfaceVhostUserDump, swIfIndexMessage{anyIndex}, func(body []byte) error {
 			var m swInterfaceVhostUserDetailsMessage
 			_, err := decode(body, &m)
-			add(m.SwIfIndex, vswitch.Port{Type: vswitch.VhostUser, Socket: text(m.Socket[:]), SwitchListens: m.IsServer}, 0)
+			add(m.SwIfIndex, vswitch.Port{Type: vswitch.VhostUser, Socket: text(m.Socket[:]),
+				SwitchListens: m.IsServer}, 0)
 			return err
 		})
 		if err != nil {
@@ -131,7 +134,8 @@ func (v *inventory) setBridge(number uint32, domain bridgeDomain) {
 }
 
 // readMemifs reads the memif sockets, and the interfaces, for each of which it calls add.
-func (c *connection) readMemifs(sockets map[uint32]string, add func(index uint32, port vswitch.Port, memifSocket uint32)) error {
+func (c *connection) readMemifs(sockets map[uint32]string,
+	add func(index uint32, port vswitch.Port, memifSocket uint32)) error {
 	err := c.dump(memifSocketFilenameDump, struct{}{}, func(body []byte) error {
 		var m memifSocketFilenameDetailsMessage
 		_, err := decode(body, &m)
@@ -144,7 +148,8 @@ func (c *connection) readMemifs(sockets map[uint32]string, add func(index uint32
 	return c.dump(memifDump, struct{}{}, func(body []byte) error {
 		var m memifDetailsMessage
 		_, err := decode(body, &m)
-		add(m.SwIfIndex, vswitch.Port{Type: vswitch.Memif, Socket: sockets[m.SocketID], SwitchListens: m.Role == memifMaster}, m.SocketID)
+		add(m.SwIfIndex, vswitch.Port{Type: vswitch.Memif, Socket: sockets[m.SocketID],
+			SwitchListens: m.Role == memifMaster}, m.SocketID)
 		return err
 	})
 }

@@ -2,9 +2,9 @@
 
 package vpp
 
-// The messages that the driver uses, as VPP publishes them in its .api files: memclnt.api, vpe.api, interface.api, l2.api,
-// memif.api, vhost_user.api and policer.api. A struct has the fields after the header, in the order of the definition. The name
-// ends in the definition's checksum. VPP 23.06 to 26.06 have all of them.
+// The messages that the driver uses, as VPP publishes them in its .api files: memclnt.api, vpe.api, interface.api,
+// l2.api, memif.api, vhost_user.api and policer.api. A struct has the fields after the header, in the order of the
+// definition. The name ends in the definition's checksum. VPP 23.06 to 26.06 have all of them.
 
 // The numbers of the first two messages are fixed.
 const (
@@ -16,30 +16,35 @@ const (
 type exchange struct{ request, answer string }
 
 var (
-	controlPing               = exchange{"control_ping_51077d14", "control_ping_reply_f6b0b8ca"}
-	wantInterfaceEvents       = exchange{"want_interface_events_476f5a08", "want_interface_events_reply_e8d4e804"}
-	swInterfaceDump           = exchange{"sw_interface_dump_aa610c27", "sw_interface_details_6c221fc7"}
-	swInterfaceSetFlags       = exchange{"sw_interface_set_flags_f5aec1b8", "sw_interface_set_flags_reply_e8d4e804"}
-	swInterfaceSetMTU         = exchange{"sw_interface_set_mtu_5cbe85e5", "sw_interface_set_mtu_reply_e8d4e804"}
-	swInterfaceTagAddDel      = exchange{"sw_interface_tag_add_del_426f8bc1", "sw_interface_tag_add_del_reply_e8d4e804"}
-	swInterfaceSetL2Bridge    = exchange{"sw_interface_set_l2_bridge_d0678b13", "sw_interface_set_l2_bridge_reply_e8d4e804"}
-	bridgeDomainDump          = exchange{"bridge_domain_dump_74396a43", "bridge_domain_details_0fa506fd"}
-	createVhostUserIf         = exchange{"create_vhost_user_if_v2_dba1cc1d", "create_vhost_user_if_v2_reply_5383d31f"}
-	deleteVhostUserIf         = exchange{"delete_vhost_user_if_f9e6675e", "delete_vhost_user_if_reply_e8d4e804"}
-	swInterfaceVhostUserDump  = exchange{"sw_interface_vhost_user_dump_f9e6675e", "sw_interface_vhost_user_details_0cee1e53"}
-	memifSocketFilenameAddDel = exchange{"memif_socket_filename_add_del_v2_34223bdf", "memif_socket_filename_add_del_v2_reply_9f29bdb9"}
-	memifSocketFilenameDump   = exchange{"memif_socket_filename_dump_51077d14", "memif_socket_filename_details_7ff326f7"}
+	controlPing            = exchange{"control_ping_51077d14", "control_ping_reply_f6b0b8ca"}
+	wantInterfaceEvents    = exchange{"want_interface_events_476f5a08", "want_interface_events_reply_e8d4e804"}
+	swInterfaceDump        = exchange{"sw_interface_dump_aa610c27", "sw_interface_details_6c221fc7"}
+	swInterfaceSetFlags    = exchange{"sw_interface_set_flags_f5aec1b8", "sw_interface_set_flags_reply_e8d4e804"}
+	swInterfaceSetMTU      = exchange{"sw_interface_set_mtu_5cbe85e5", "sw_interface_set_mtu_reply_e8d4e804"}
+	swInterfaceTagAddDel   = exchange{"sw_interface_tag_add_del_426f8bc1", "sw_interface_tag_add_del_reply_e8d4e804"}
+	swInterfaceSetL2Bridge = exchange{"sw_interface_set_l2_bridge_d0678b13",
+		"sw_interface_set_l2_bridge_reply_e8d4e804"}
+	bridgeDomainDump         = exchange{"bridge_domain_dump_74396a43", "bridge_domain_details_0fa506fd"}
+	createVhostUserIf        = exchange{"create_vhost_user_if_v2_dba1cc1d", "create_vhost_user_if_v2_reply_5383d31f"}
+	deleteVhostUserIf        = exchange{"delete_vhost_user_if_f9e6675e", "delete_vhost_user_if_reply_e8d4e804"}
+	swInterfaceVhostUserDump = exchange{"sw_interface_vhost_user_dump_f9e6675e",
+		"sw_interface_vhost_user_details_0cee1e53"}
+	memifSocketFilenameAddDel = exchange{"memif_socket_filename_add_del_v2_34223bdf",
+		"memif_socket_filename_add_del_v2_reply_9f29bdb9"}
+	memifSocketFilenameDump = exchange{"memif_socket_filename_dump_51077d14",
+		"memif_socket_filename_details_7ff326f7"}
 	memifCreate               = exchange{"memif_create_v2_8c7de5f7", "memif_create_v2_reply_5383d31f"}
 	memifDelete               = exchange{"memif_delete_f9e6675e", "memif_delete_reply_e8d4e804"}
 	memifDump                 = exchange{"memif_dump_51077d14", "memif_details_da34feb9"}
 	bridgeDomainAddDel        = exchange{"bridge_domain_add_del_v2_600b7170", "bridge_domain_add_del_v2_reply_fcb1e980"}
 	createVLANSubif           = exchange{"create_vlan_subif_af34ac8b", "create_vlan_subif_reply_5383d31f"}
 	deleteSubif               = exchange{"delete_subif_f9e6675e", "delete_subif_reply_e8d4e804"}
-	l2InterfaceVLANTagRewrite = exchange{"l2_interface_vlan_tag_rewrite_62cc0bbc", "l2_interface_vlan_tag_rewrite_reply_e8d4e804"}
-	policerAddDel             = exchange{"policer_add_del_2b31dd38", "policer_add_del_reply_a177cef2"}
-	policerInput              = exchange{"policer_input_233f0ef5", "policer_input_reply_e8d4e804"}
-	policerDump               = exchange{"policer_dump_35f1ae0f", "policer_details_72d0e248"}
-	showVersion               = exchange{"show_version_51077d14", "show_version_reply_c919bde1"}
+	l2InterfaceVLANTagRewrite = exchange{"l2_interface_vlan_tag_rewrite_62cc0bbc",
+		"l2_interface_vlan_tag_rewrite_reply_e8d4e804"}
+	policerAddDel = exchange{"policer_add_del_2b31dd38", "policer_add_del_reply_a177cef2"}
+	policerInput  = exchange{"policer_input_233f0ef5", "policer_input_reply_e8d4e804"}
+	policerDump   = exchange{"policer_dump_35f1ae0f", "policer_details_72d0e248"}
+	showVersion   = exchange{"show_version_51077d14", "show_version_reply_c919bde1"}
 )
 
 const (

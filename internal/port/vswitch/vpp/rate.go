@@ -23,7 +23,8 @@ func policerRate(rate uint64) uint64 { return rate/1000 + min(rate%1000, 1) }
 // checkRate refuses a rate that a policer cannot have.
 func (d *Driver) checkRate(p vswitch.Port) error {
 	if policerRate(p.Rate) > math.MaxUint32 {
-		return d.Refuse(p, "rate", fmt.Sprintf("%d bit/s: a policer of VPP limits to at most %d kbit/s", p.Rate, uint32(math.MaxUint32)),
+		return d.Refuse(p, "rate", fmt.Sprintf("%d bit/s: a policer of VPP limits to at most %d kbit/s", p.Rate,
+			uint32(math.MaxUint32)),
 			"use a lower rate, or leave out rate", errdefs.ErrOutOfRange)
 	}
 	return nil
@@ -47,7 +48,8 @@ func (d *Driver) requirePolicer(c *connection, p vswitch.Port) error {
 	if p.Rate == 0 || message == "" {
 		return nil
 	}
-	return d.Refuse(p, "rate", c.missingMessage(message).Error(), "load VPP's policer plugin (policer_plugin.so), or leave out rate", errdefs.ErrNotImplemented)
+	return d.Refuse(p, "rate", c.missingMessage(message).Error(),
+		"load VPP's policer plugin (policer_plugin.so), or leave out rate", errdefs.ErrNotImplemented)
 }
 
 // readPolicers reads the rates of policers in kbit/s, by name.
@@ -82,7 +84,8 @@ func (c *connection) setRate(v *inventory, index uint32, want vswitch.Port) erro
 		return nil
 	}
 	if !exists {
-		request := policerAddDelMessage{IsAdd: true, CIR: rate, CB: max(want.Rate/8/100, minBurst), ConformAction: policerAction{Type: policerTransmit}}
+		request := policerAddDelMessage{IsAdd: true, CIR: rate, CB: max(want.Rate/8/100, minBurst),
+			ConformAction: policerAction{Type: policerTransmit}}
 		copy(request.Name[:], name)
 		if err := c.call(policerAddDel, new(indexReply), request); err != nil {
 			return err

@@ -13,8 +13,8 @@ import (
 	"github.com/jackfield/jackfield/internal/port/vswitch"
 )
 
-// delete deletes an interface with its policer, and a memif's socket. VPP keeps a policer whose interface is deleted, and
-// cannot take a deleted policer from an interface.
+// delete deletes an interface with its policer, and a memif's socket. VPP keeps a policer whose interface is deleted,
+// and cannot take a deleted policer from an interface.
 func (c *connection) delete(v *inventory, i *swInterface) error {
 	name := formatTag(i.Owner)
 	_, policed := v.policers[name]
@@ -31,16 +31,19 @@ func (c *connection) delete(v *inventory, i *swInterface) error {
 
 func (c *connection) deleteInterface(i *swInterface) error {
 	if i.Type == vswitch.VhostUser {
-		return ignoreMissing(c.call(deleteVhostUserIf, new(retvalReply), swIfIndexMessage{i.index}), retvalInvalidInterface)
+		return ignoreMissing(c.call(deleteVhostUserIf, new(retvalReply), swIfIndexMessage{i.index}),
+			retvalInvalidInterface)
 	}
-	if err := ignoreMissing(c.call(memifDelete, new(retvalReply), swIfIndexMessage{i.index}), retvalInvalidInterface); err != nil {
+	if err := ignoreMissing(c.call(memifDelete, new(retvalReply), swIfIndexMessage{i.index}),
+		retvalInvalidInterface); err != nil {
 		return err
 	}
 	return c.deleteMemifSocket(i.memifSocket)
 }
 
 func (c *connection) deleteMemifSocket(id uint32) error {
-	return ignoreMissing(c.call(memifSocketFilenameAddDel, new(indexReply), memifSocketFilenameMessage{SocketID: id}), retvalInvalidArgument)
+	return ignoreMissing(c.call(memifSocketFilenameAddDel, new(indexReply), memifSocketFilenameMessage{SocketID: id}),
+		retvalInvalidArgument)
 }
 
 // ignoreMissing returns nil if another process has deleted the interface or socket, which VPP reports as missing.
@@ -67,7 +70,8 @@ func (d *Driver) remove(ctx context.Context, port vswitch.Port) error {
 	return d.withConnection(ctx, func(c *connection) error {
 		v, err := c.readInventory()
 		if errdefs.IsNotImplemented(err) {
-			// This VPP has another version than the one that created the port. It has restarted since, without its ports.
+			// This VPP has another version than the one that created the port. It has restarted since, without its
+			// ports.
 			return nil
 		}
 		if err != nil {
@@ -95,8 +99,8 @@ func (d *Driver) remove(ctx context.Context, port vswitch.Port) error {
 	})
 }
 
-// removeMemifLeftovers deletes an interface without a tag, and sockets without an interface, that an interrupted creation
-// of the port left.
+// removeMemifLeftovers deletes an interface without a tag, and sockets without an interface, that an interrupted
+// creation of the port left.
 func (c *connection) removeMemifLeftovers(v *inventory, port vswitch.Port) error {
 	if port.Type != vswitch.Memif || port.Socket == "" {
 		return nil

@@ -25,8 +25,8 @@ import (
 // which adds and removes the VLAN's tag. A tag that is pushed on the ports of one shared bridge domain does not isolate
 // them from each other.
 //
-// Jackfield creates domain and sub-interface with the first port of a VLAN and deletes them with the last. Both have the
-// same tag. Any other bridge domain or sub-interface is foreign, and is neither changed nor deleted.
+// Jackfield creates domain and sub-interface with the first port of a VLAN and deletes them with the last. Both have
+// the same tag. Any other bridge domain or sub-interface is foreign, and is neither changed nor deleted.
 
 const (
 	// vlanTagPrefix begins the tag "jf-vlan/BRIDGE/VLAN".
@@ -76,7 +76,8 @@ func (v *inventory) findUplink(name string) (swInterfaceDetailsMessage, bool) {
 // findSubInterface returns an uplink's sub-interface for a VLAN.
 func (v *inventory) findSubInterface(uplink uint32, vlan int) (swInterfaceDetailsMessage, bool) {
 	for _, d := range v.details {
-		if d.Type == subInterfaceType && d.SupSwIfIndex == uplink && (d.SubID == uint32(vlan) || int(d.SubOuterVLAN) == vlan) {
+		if d.Type == subInterfaceType && d.SupSwIfIndex == uplink &&
+			(d.SubID == uint32(vlan) || int(d.SubOuterVLAN) == vlan) {
 			return d, true
 		}
 	}
@@ -109,17 +110,21 @@ func (v *inventory) segmentFault(s segment) string {
 
 // checkVLAN refuses a VLAN that VPP cannot have.
 func (d *Driver) checkVLAN(p vswitch.Port) error {
-	const instead = "leave out vlan and name a bridge domain of its own for the VLAN, with a sub-interface of the uplink"
+	const instead = "leave out vlan and name a bridge domain of its own for the VLAN, with a sub-interface " +
+		"of the uplink"
 	bridge, _ := strconv.ParseUint(p.Bridge, 10, 32)
 	switch {
 	case p.VLAN == 0:
 		return nil
 	case d.Uplink == "":
-		return d.Refuse(p, "vlan", "the node's configuration has no vswitches."+d.Name+".uplink", "set uplink, or "+instead, errdefs.ErrNotImplemented)
+		return d.Refuse(p, "vlan", "the node's configuration has no vswitches."+d.Name+".uplink",
+			"set uplink, or "+instead, errdefs.ErrNotImplemented)
 	case p.VLAN < 0 || p.VLAN > 4094:
-		return d.Refuse(p, "vlan", fmt.Sprintf("invalid value %d", p.VLAN), "use a VLAN from 1 to 4094", errdefs.ErrInvalidArgument)
+		return d.Refuse(p, "vlan", fmt.Sprintf("invalid value %d", p.VLAN), "use a VLAN from 1 to 4094",
+			errdefs.ErrInvalidArgument)
 	case bridge == 0 || bridge > maxVLANBridge:
-		return d.Refuse(p, "bridge", diag.Quote(p.Bridge)+" has no VLANs", fmt.Sprintf("name a bridge from 1 to %d, or %s", maxVLANBridge, instead),
+		return d.Refuse(p, "bridge", diag.Quote(p.Bridge)+" has no VLANs",
+			fmt.Sprintf("name a bridge from 1 to %d, or %s", maxVLANBridge, instead),
 			errdefs.ErrInvalidArgument)
 	}
 	return nil
@@ -129,9 +134,11 @@ func (d *Driver) checkVLAN(p vswitch.Port) error {
 // locked VPP's VLANs.
 func (d *Driver) ensureSegment(c *connection, v *inventory, port vswitch.Port) error {
 	s := segment{port.Bridge, port.VLAN}
-	for _, e := range []exchange{bridgeDomainAddDel, createVLANSubif, deleteSubif, l2InterfaceVLANTagRewrite, swInterfaceTagAddDel} {
+	for _, e := range []exchange{bridgeDomainAddDel, createVLANSubif, deleteSubif, l2InterfaceVLANTagRewrite,
+		swInterfaceTagAddDel} {
 		if !c.knowsMessage(e.request) || !c.knowsMessage(e.answer) {
-			return d.Refuse(port, "vlan", c.missingMessage(e.request).Error(), "use a VPP from 23.06 to 26.06", errdefs.ErrNotImplemented)
+			return d.Refuse(port, "vlan", c.missingMessage(e.request).Error(), "use a VPP from 23.06 to 26.06",
+				errdefs.ErrNotImplemented)
 		}
 	}
 	uplink, ok := v.findUplink(d.Uplink)
@@ -141,18 +148,21 @@ func (d *Driver) ensureSegment(c *connection, v *inventory, port vswitch.Port) e
 	}
 	domain, hasDomain := v.bridges[s.domain()]
 	if hasDomain && domain.tag != s.tag() {
-		return d.Refuse(port, "vlan", fmt.Sprintf("bridge domain %d of VLAN %d exists without the tag %s", s.domain(), s.vlan, s.tag()),
+		return d.Refuse(port, "vlan", fmt.Sprintf("bridge domain %d of VLAN %d exists without the tag %s", s.domain(),
+			s.vlan, s.tag()),
 			"delete it, or give it another number", errdefs.ErrAlreadyExists)
 	}
 	sub, hasSub := v.findSubInterface(uplink.SwIfIndex, s.vlan)
 	marked := hasSub && text(sub.Tag[:]) == s.tag()
 	// A creation that was interrupted left the domain, and a sub-interface that nothing has used.
 	if hasSub && !marked && !(hasDomain && v.isUnusedSubInterface(sub)) {
-		return d.Refuse(port, "vlan", fmt.Sprintf("the sub-interface %s exists without the tag %s", diag.Quote(text(sub.Name[:])), s.tag()),
+		return d.Refuse(port, "vlan", fmt.Sprintf("the sub-interface %s exists without the tag %s",
+			diag.Quote(text(sub.Name[:])), s.tag()),
 			"delete it, or leave out vlan and name the bridge domain of the sub-interface", errdefs.ErrAlreadyExists)
 	}
 	if !hasDomain {
-		request := bridgeDomainAddDelMessage{BridgeDomain: s.domain(), Flood: true, UnknownFlood: true, Forward: true, Learn: true, IsAdd: true}
+		request := bridgeDomainAddDelMessage{BridgeDomain: s.domain(), Flood: true, UnknownFlood: true, Forward: true,
+			Learn: true, IsAdd: true}
 		copy(request.Tag[:], s.tag())
 		if err := c.call(bridgeDomainAddDel, new(indexReply), request); err != nil {
 			return err
@@ -160,7 +170,8 @@ func (d *Driver) ensureSegment(c *connection, v *inventory, port vswitch.Port) e
 	}
 	if !hasSub {
 		var created indexReply
-		if err := c.call(createVLANSubif, &created, createVLANSubifMessage{uplink.SwIfIndex, uint32(s.vlan)}); err != nil {
+		if err := c.call(createVLANSubif, &created,
+			createVLANSubifMessage{uplink.SwIfIndex, uint32(s.vlan)}); err != nil {
 			return err
 		}
 		sub.SwIfIndex = created.Index
@@ -178,7 +189,8 @@ func (c *connection) configureSubInterface(sub swInterfaceDetailsMessage, s segm
 		}
 	}
 	if !joined || sub.VTROp != popOneTag {
-		if err := c.call(l2InterfaceVLANTagRewrite, new(retvalReply), l2InterfaceVLANTagRewriteMessage{index, popOneTag, 1, 0, 0}); err != nil {
+		if err := c.call(l2InterfaceVLANTagRewrite, new(retvalReply),
+			l2InterfaceVLANTagRewriteMessage{index, popOneTag, 1, 0, 0}); err != nil {
 			return err
 		}
 	}
@@ -226,11 +238,13 @@ func (d *Driver) removeUnusedSegments(ctx context.Context, c *connection) error 
 			}
 		}
 		for _, index := range subs {
-			if err := ignoreMissing(c.call(deleteSubif, new(retvalReply), swIfIndexMessage{index}), retvalInvalidInterface); err != nil {
+			if err := ignoreMissing(c.call(deleteSubif, new(retvalReply), swIfIndexMessage{index}),
+				retvalInvalidInterface); err != nil {
 				return err
 			}
 		}
-		if err := c.call(bridgeDomainAddDel, new(indexReply), bridgeDomainAddDelMessage{BridgeDomain: number}); err != nil {
+		if err := c.call(bridgeDomainAddDel, new(indexReply),
+			bridgeDomainAddDelMessage{BridgeDomain: number}); err != nil {
 			return err
 		}
 	}
@@ -247,8 +261,8 @@ func (v *inventory) hasSegments() bool {
 	return false
 }
 
-// lockSegments keeps other processes of Jackfield from changing VPP's VLANs: the last port of a VLAN may leave while the
-// next one joins. The lock is on the directory of the API socket, which all of them have.
+// lockSegments keeps other processes of Jackfield from changing VPP's VLANs: the last port of a VLAN may leave while
+// the next one joins. The lock is on the directory of the API socket, which all of them have.
 func (d *Driver) lockSegments(ctx context.Context) (unlock func(), err error) {
 	dir, err := os.Open(d.Host.Path(path.Dir(d.Endpoint)))
 	if err != nil {

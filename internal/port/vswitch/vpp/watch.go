@@ -13,8 +13,8 @@ import (
 const (
 	// reconnectPause is between two attempts to connect.
 	reconnectPause = 250 * time.Millisecond
-	// startupTime is when a VPP that has just started has its bridge domains. VPP carries out its startup file two seconds
-	// after it begins to answer (startup_config_process), and has no event for a bridge domain.
+	// startupTime is when a VPP that has just started has its bridge domains. VPP carries out its startup file two
+	// seconds after it begins to answer (startup_config_process), and has no event for a bridge domain.
 	startupTime = 2300 * time.Millisecond
 )
 
@@ -24,8 +24,8 @@ func (d *Driver) Watch(ctx context.Context, changed func()) error {
 	return vswitch.WatchConnections(ctx, reconnectPause, func() { d.readEvents(ctx, changed) })
 }
 
-// readEvents calls changed after it connects and again after startupTime, for each interface that is deleted or set down,
-// and when the connection ends.
+// readEvents calls changed after it connects and again after startupTime, for each interface that is deleted or set
+// down, and when the connection ends.
 func (d *Driver) readEvents(ctx context.Context, changed func()) {
 	c, err := connect(ctx, d.Socket())
 	if err != nil {
