@@ -5,9 +5,10 @@ package deviceinfo
 import (
 	"fmt"
 	"strings"
-	"unicode"
 
 	"github.com/containerd/errdefs"
+
+	"github.com/jackfield/jackfield/internal/base/name"
 )
 
 // The directories of the files, as host paths.
@@ -18,9 +19,6 @@ const (
 
 // dpSuffix is the end of the name of every device plugin file (§4.1).
 const dpSuffix = "-device.json"
-
-// maxIfName is the longest name of a network interface (IFNAMSIZ, less the NUL).
-const maxIfName = 15
 
 // DPFileName returns the name of a device plugin's file (§4.1),
 // "<resourceName>-<deviceID>-device.json" with each "/" replaced by "-". The specification
@@ -58,18 +56,18 @@ func CNIFileName(namespace, nad, sandboxID, ifName string) (string, error) {
 		return fail("neither network nor namespace may be empty")
 	case !isSandboxID(sandboxID):
 		return fail(`a sandbox ID is not empty and has neither "/" nor NUL`)
-	case !isIfName(ifName):
+	case !name.IsInterface(ifName):
 		return fail(`an interface name has 1 to 15 bytes, without "/", ":" and spaces`)
 	}
 	network := strings.ReplaceAll(namespace+"-"+nad, "/", "-")
-	name := network + "-" + sandboxID + "_" + ifName
-	if err := CheckFileName(name); err != nil {
+	file := network + "-" + sandboxID + "_" + ifName
+	if err := CheckFileName(file); err != nil {
 		return "", fmt.Errorf("name device-info file of network %q, interface %q, sandbox %q: %w", nad, ifName, sandboxID, err)
 	}
-	if n, i, ok := MatchCNIFileName(name, sandboxID); !ok || n != network || i != ifName {
+	if n, i, ok := MatchCNIFileName(file, sandboxID); !ok || n != network || i != ifName {
 		return fail("the name could be split in two ways")
 	}
-	return name, nil
+	return file, nil
 }
 
 // MatchCNIFileName reports whether a file in the CNI directory belongs to the sandbox, and
@@ -78,20 +76,21 @@ func CNIFileName(namespace, nad, sandboxID, ifName string) (string, error) {
 //
 // "-<sandboxID>_" may occur more than once. The first place that leaves a valid interface
 // name counts: the names of Kubernetes objects have no "_", so no earlier place can match.
-// Names that start with ".", such as temporary files, never match.
-func MatchCNIFileName(name, sandboxID string) (network, ifName string, ok bool) {
-	if !isSandboxID(sandboxID) || CheckFileName(name) != nil {
+// Names that start with ".", such as temporary files, never match. Temporary files of other writers
+// ("…_net1.tmp-1234567") have no valid interface name.
+func MatchCNIFileName(file, sandboxID string) (network, ifName string, ok bool) {
+	if !isSandboxID(sandboxID) || CheckFileName(file) != nil {
 		return "", "", false
 	}
 	sep := "-" + sandboxID + "_"
 	for at := 1; ; at++ { // the network's name is not empty
-		next := strings.Index(name[at:], sep)
+		next := strings.Index(file[at:], sep)
 		if next < 0 {
 			return "", "", false
 		}
 		at += next
-		if rest := name[at+len(sep):]; isIfName(rest) {
-			return name[:at], rest, true
+		if rest := file[at+len(sep):]; name.IsInterface(rest) {
+			return file[:at], rest, true
 		}
 	}
 }
@@ -146,13 +145,4 @@ func CheckFileName(name string) error {
 // in their sandbox IDs.
 func isSandboxID(id string) bool {
 	return id != "" && len(id) <= 255 && strings.IndexByte(id, '/') < 0 && strings.IndexByte(id, 0) < 0
-}
-
-// isIfName applies the kernel's rule for interface names. It also excludes the temporary
-// files of other writers ("…_net1.tmp-1234567").
-func isIfName(s string) bool {
-	return s != "" && len(s) <= maxIfName && s != "." && s != ".." &&
-		strings.IndexFunc(s, func(r rune) bool {
-			return r == '/' || r == ':' || unicode.IsSpace(r) || unicode.IsControl(r)
-		}) < 0
 }

@@ -17,6 +17,7 @@ func TestLibraryHasFewDependencies(t *testing.T) {
 		"github.com/jackfield/jackfield/internal/host/hostfs":   true,
 		"github.com/jackfield/jackfield/internal/base/diag":     true,
 		"github.com/jackfield/jackfield/internal/base/jsontree": true,
+		"github.com/jackfield/jackfield/internal/base/name":     true,
 		"github.com/jackfield/jackfield/internal/host/watch":    true,
 		"github.com/containerd/errdefs":                         true,
 		"golang.org/x/sys/unix":                                 true,

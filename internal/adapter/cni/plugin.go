@@ -20,6 +20,7 @@ import (
 
 	"github.com/jackfield/jackfield/internal/base/diag"
 	"github.com/jackfield/jackfield/internal/base/jsontree"
+	"github.com/jackfield/jackfield/internal/base/name"
 	buildinfo "github.com/jackfield/jackfield/internal/base/version"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/internal/port/attach"
@@ -189,8 +190,8 @@ func (c *call) checkEnvironment(op operation) error {
 	if err := utils.ValidateContainerID(c.getenv("CNI_CONTAINERID")); err != nil {
 		return c.environment("CNI_CONTAINERID", "a letter or digit, then letters, digits, _ . and -")
 	}
-	if err := utils.ValidateInterfaceName(c.getenv("CNI_IFNAME")); err != nil {
-		return c.environment("CNI_IFNAME", `1 to 15 bytes without "/", ":" and white space, and not "." or ".."`)
+	if !name.IsInterface(c.getenv("CNI_IFNAME")) {
+		return c.environment("CNI_IFNAME", name.InterfaceRule)
 	}
 	return nil
 }

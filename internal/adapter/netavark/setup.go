@@ -13,6 +13,7 @@ import (
 
 	"github.com/jackfield/jackfield/internal/base/diag"
 	"github.com/jackfield/jackfield/internal/base/jsontree"
+	"github.com/jackfield/jackfield/internal/base/name"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/internal/port/attach"
 	"github.com/jackfield/jackfield/internal/port/record"
@@ -59,9 +60,8 @@ func (p *Plugin) parseExecution(d jsontree.Decoder, data []byte, netns string) (
 	if err := utils.ValidateContainerID(e.ContainerID); err != nil || hostfs.CheckID(e.ContainerID) != nil {
 		return nil, nil, invalid("container_id", e.ContainerID, "a letter or digit, then letters, digits, _ . and -")
 	}
-	if err := utils.ValidateInterfaceName(e.Options.Interface); err != nil {
-		return nil, nil, invalid("network_options.interface_name", e.Options.Interface,
-			`1 to 15 bytes without "/", ":" and white space, and not "." or ".."`)
+	if !name.IsInterface(e.Options.Interface) {
+		return nil, nil, invalid("network_options.interface_name", e.Options.Interface, name.InterfaceRule)
 	}
 	if hostfs.CheckPath(netns) != nil {
 		return nil, nil, invalid("network namespace", netns, "an absolute path")

@@ -5,7 +5,6 @@ package cdiedits
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/jackfield/jackfield/internal/base/diag"
 	"github.com/jackfield/jackfield/internal/base/mountopt"
+	"github.com/jackfield/jackfield/internal/base/name"
 	"github.com/jackfield/jackfield/internal/edit"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
@@ -89,25 +89,22 @@ func missingFile(err error) *diag.Diagnostic {
 		Hint: "generate the file again if it is out of date", Severity: diag.SeverityError, Kind: err}
 }
 
-// CheckInterface warns of a network interface that the host does not have: an interface leaves the host while a container
-// has it. The Rule follows the name.
-func CheckInterface(host hostfs.Root, name string) *diag.Diagnostic {
-	if d := CheckInterfaceName(name); d != nil {
+// CheckInterface warns about a network interface that is missing on the host. An interface that was moved into a
+// container is missing, too. The Rule follows the name.
+func CheckInterface(host hostfs.Root, ifName string) *diag.Diagnostic {
+	if d := CheckInterfaceName(ifName); d != nil {
 		return d
 	}
-	if _, err := host.Stat("/sys/class/net/" + name); err != nil {
+	if _, err := host.Stat("/sys/class/net/" + ifName); err != nil {
 		return &diag.Diagnostic{Rule: "cannot be found among the host's network interfaces: " + hostfs.Errno(err).Error(),
 			Severity: diag.SeverityWarning, Kind: err}
 	}
 	return nil
 }
 
-// maxInterface is IFNAMSIZ of linux/if.h without the NUL.
-const maxInterface = 15
-
 // CheckInterfaceName returns why no network interface can have a name, or nil.
-func CheckInterfaceName(name string) *diag.Diagnostic {
-	if len(name) > maxInterface || name == "." || name == ".." || strings.ContainsAny(name, "/: \t\n\v\f\r") {
+func CheckInterfaceName(ifName string) *diag.Diagnostic {
+	if !name.IsInterface(ifName) {
 		return &diag.Diagnostic{Rule: `no interface has that name: 1 to 15 bytes without "/", ":" and white space`,
 			Severity: diag.SeverityError, Kind: errdefs.ErrInvalidArgument}
 	}

@@ -11,9 +11,6 @@ import (
 const (
 	fieldNetwork   = "network"
 	fieldInterface = "interface"
-
-	// maxInterface is IFNAMSIZ without the NUL.
-	maxInterface = 15
 )
 
 func parseNetworks(key, value string) (Networks, error) {
@@ -88,9 +85,9 @@ func parseNetwork(it item) (Network, error) {
 	}
 }
 
-// isInterface reports whether s can name a network interface. The kernel accepts more, but the name
-// becomes a directory and a variable.
+// isInterface reports whether s can name a network interface. The kernel accepts more characters, but the name becomes
+// a directory and a variable.
 func isInterface(s string) bool {
 	const characters = "-_.ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
-	return s != "" && s != "." && s != ".." && len(s) <= maxInterface && strings.Trim(s, characters) == ""
+	return name.IsInterface(s) && strings.Trim(s, characters) == ""
 }

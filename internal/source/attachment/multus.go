@@ -14,6 +14,7 @@ import (
 
 	"github.com/jackfield/jackfield/internal/base/diag"
 	"github.com/jackfield/jackfield/internal/base/jsontree"
+	"github.com/jackfield/jackfield/internal/base/name"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
@@ -204,13 +205,9 @@ func checkNetwork(name string) error {
 	return nil
 }
 
-// checkIfName accepts the names that the kernel accepts for an interface.
-func checkIfName(name string) error {
-	if name == "" || len(name) > 15 || name == "." || name == ".." ||
-		strings.ContainsFunc(name, func(r rune) bool {
-			return r == '/' || r == ':' || unicode.IsSpace(r) || !unicode.IsPrint(r)
-		}) {
-		return fmt.Errorf("%s is not an interface name: %w", diag.Quote(name), errdefs.ErrInvalidArgument)
+func checkIfName(ifName string) error {
+	if !name.IsInterface(ifName) {
+		return fmt.Errorf("%s is not an interface name: %w", diag.Quote(ifName), errdefs.ErrInvalidArgument)
 	}
 	return nil
 }

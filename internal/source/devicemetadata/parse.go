@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackfield/jackfield/internal/base/diag"
 	"github.com/jackfield/jackfield/internal/base/jsontree"
+	"github.com/jackfield/jackfield/internal/base/name"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 
@@ -283,7 +284,7 @@ func (p *parser) readDevice(in *deviceObject, path ...any) Device {
 	p.readAttributes(in.Attributes, at("attributes"), &d)
 
 	p.checkText(d.IfName, at("networkData", "interfaceName")...)
-	if !isIfName(d.IfName) {
+	if d.IfName != "" && !name.IsInterface(d.IfName) {
 		p.addFault(at("networkData", "interfaceName"), diag.Quote(d.IfName), "must be an interface name, of at most 15 bytes")
 	}
 	if text := in.NetworkData.MAC; text != "" {
@@ -375,9 +376,4 @@ func (p *parser) checkSocketPath(text string, at []any) {
 	case !path.IsAbs(text) || path.Clean(text) != text || text == "/":
 		p.addFault(at, diag.Quote(text), "must be an absolute path without . and ..")
 	}
-}
-
-// isIfName applies the kernel's rule for interface names.
-func isIfName(name string) bool {
-	return len(name) <= 15 && name != "." && name != ".." && !strings.ContainsAny(name, "/: \t\n")
 }
