@@ -3,6 +3,7 @@
 package edit
 
 import (
+	"fmt"
 	"path"
 	"path/filepath"
 	"slices"
@@ -86,4 +87,12 @@ func ContainersDir(stateDir string) string { return path.Join(stateDir, "contain
 // /var/run/jackfield.
 func ContainerDir(stateDir, containerID string) string {
 	return filepath.Join(ContainersDir(stateDir), containerID)
+}
+
+// WithOrigin puts the file and field that request something before an error.
+func WithOrigin(from string, err error) error {
+	if err == nil || from == "" {
+		return err
+	}
+	return fmt.Errorf("%s: %w", from, err)
 }

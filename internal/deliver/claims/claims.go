@@ -83,39 +83,21 @@ func (c *Claim) otherHolder(sandbox string) *Holder {
 
 // Dir is the directory of claims of one node. It is safe for use by many processes.
 type Dir struct {
-	own *trust.OwnDir
-	dir string // as a path of this process
+	host hostfs.Root
+	path string // host path
+	dir  string // as a path of this process
 }
 
 // Open returns the claims at a host path. The directory is created by the first claim.
 func Open(host hostfs.Root, path string) *Dir {
-	return &Dir{own: trust.NewOwnDir(host, path), dir: host.Path(path)}
+	return &Dir{host: host, path: path, dir: host.Path(path)}
 }
 
-// openDir is the directory of claims, open and checked: nobody else can write claims in it. A nil openDir is a missing
-// directory, which has no claims.
-type openDir struct {
-	*os.File
-}
-
-// open opens the directory. A missing one is no error.
-func (d *Dir) open() (*openDir, error) {
-	f, err := d.own.Open()
-	if errdefs.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read claims %q: %w", d.dir, err)
-	}
-	return &openDir{f}, nil
-}
-
-// lock opens the directory and locks the claims for this caller, until it closes the directory. Without create, a
-// missing directory is unix.ENOENT.
-func (d *Dir) lock(create bool) (*openDir, error) {
-	f, err := d.own.Open()
+// lockDir locks the claims for this caller. Without create, a missing directory is unix.ENOENT.
+func (d *Dir) lockDir(create bool) (unlock func(), err error) {
+	f, err := trust.OpenOwnDir(d.host, d.path)
 	if errors.Is(err, unix.ENOENT) && create {
-		f, err = d.own.Make(0o700)
+		f, err = trust.MakeOwnDir(d.host, d.path, 0o700)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("lock claims %q: %w", d.dir, err)
@@ -124,7 +106,19 @@ func (d *Dir) lock(create bool) (*openDir, error) {
 		f.Close()
 		return nil, fmt.Errorf("lock claims %q: %w", d.dir, os.NewSyscallError("flock", err))
 	}
-	return &openDir{f}, nil
+	return func() { f.Close() }, nil
+}
+
+// checkTrust refuses a directory in which others could write claims. A missing one has no claims.
+func (d *Dir) checkTrust() error {
+	f, err := trust.OpenOwnDir(d.host, d.path)
+	switch {
+	case errdefs.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("read claims %q: %w", d.dir, err)
+	}
+	return f.Close()
 }
 
 // ClaimDirectory claims a directory for a sandbox and returns the claim. fresh means that this
@@ -132,12 +126,12 @@ func (d *Dir) lock(create bool) (*openDir, error) {
 // has claimed the directory, or a directory above or below it, or holds a socket of the host
 // in it.
 func (d *Dir) ClaimDirectory(dir string, h Holder) (c Claim, fresh bool, err error) {
-	open, err := d.lock(true)
+	unlock, err := d.lockDir(true)
 	if err != nil {
 		return c, false, err
 	}
-	defer open.Close()
-	names, err := open.listNames()
+	defer unlock()
+	names, err := d.listNames()
 	if err != nil {
 		return c, false, err
 	}
@@ -146,7 +140,7 @@ func (d *Dir) ClaimDirectory(dir string, h Holder) (c Claim, fresh bool, err err
 		if !within(dir, path) && (isSocket || !within(path, dir)) {
 			continue
 		}
-		have, err := open.readClaim(name)
+		have, err := d.readClaim(name)
 		if err != nil {
 			return c, false, err
 		}
@@ -155,7 +149,7 @@ func (d *Dir) ClaimDirectory(dir string, h Holder) (c Claim, fresh bool, err err
 		}
 	}
 	name := nameOfDirectory(dir)
-	if c, err = open.readClaim(name); err != nil || slices.Contains(c.Holders, h) {
+	if c, err = d.readClaim(name); err != nil || slices.Contains(c.Holders, h) {
 		return c, false, err
 	}
 	c.Holders = append(c.Holders, h)
@@ -174,12 +168,12 @@ func conflict(dir, path string, isSocket bool, other *Holder) error {
 // SetCreated records that the directory was created for the sandbox that has claimed it, and, unless
 // mounted is nil, that a file system with this root is about to be mounted on it.
 func (d *Dir) SetCreated(dir string, created Identity, mounted *Identity) error {
-	open, err := d.lock(false)
+	unlock, err := d.lockDir(false)
 	if err != nil {
 		return err
 	}
-	defer open.Close()
-	c, err := open.readClaim(nameOfDirectory(dir))
+	defer unlock()
+	c, err := d.readClaim(nameOfDirectory(dir))
 	if err != nil {
 		return err
 	}
@@ -201,31 +195,24 @@ func (d *Dir) Created(dir, sandbox string, id Identity) (bool, error) {
 
 // Directory returns the claim of a directory. The claim of an unclaimed one has no holders.
 func (d *Dir) Directory(dir string) (Claim, error) {
-	open, err := d.open()
-	if err != nil {
+	if err := d.checkTrust(); err != nil {
 		return Claim{}, err
 	}
-	defer open.Close()
-	return open.readClaim(nameOfDirectory(dir))
+	return d.readClaim(nameOfDirectory(dir))
 }
 
 // HeldDirectories returns the directories that a holder has claimed.
 func (d *Dir) HeldDirectories(h Holder) (dirs []string, err error) {
-	open, err := d.open()
+	names, err := d.listNames()
 	if err != nil {
-		return nil, err
-	}
-	defer open.Close()
-	names, err := open.listNames()
-	if err != nil {
-		return nil, err
+		return nil, hostfs.IgnoreNotFound(err)
 	}
 	for _, name := range names {
 		path, isSocket := pathOfFile(name)
 		if isSocket {
 			continue
 		}
-		c, err := open.readClaim(name)
+		c, err := d.readClaim(name)
 		if err != nil {
 			return nil, err
 		}
@@ -240,21 +227,21 @@ func (d *Dir) HeldDirectories(h Holder) (dirs []string, err error) {
 // another sandbox has claimed is errdefs.ErrConflict. The error is about the first socket that
 // is not held; held is how many before it are.
 func (d *Dir) HoldSockets(sockets []string, h Holder) (held int, err error) {
-	open, err := d.lock(true)
+	unlock, err := d.lockDir(true)
 	if err != nil {
 		return 0, err
 	}
-	defer open.Close()
+	defer unlock()
 	for i, socket := range sockets {
 		name := nameOfSocket(socket)
-		c, err := open.readClaim(name)
+		c, err := d.readClaim(name)
 		if err != nil {
 			return i, err
 		}
 		if slices.Contains(c.Holders, h) {
 			continue // nobody else has claimed a directory above it since: ClaimDirectory refuses that
 		}
-		if err := open.claimants(socket).Check(h.Sandbox); err != nil {
+		if err := d.Claimants(socket).Check(h.Sandbox); err != nil {
 			return i, err
 		}
 		c.Holders = append(c.Holders, h)
@@ -279,16 +266,7 @@ type directoryClaim struct {
 
 // Claimants returns the claims of the directories that a socket lies in.
 func (d *Dir) Claimants(socket string) Claimants {
-	open, err := d.open()
-	if err != nil {
-		return Claimants{socket: socket, err: err}
-	}
-	defer open.Close()
-	return open.claimants(socket)
-}
-
-func (d *openDir) claimants(socket string) Claimants {
-	all := Claimants{socket: socket}
+	all := Claimants{socket: socket, err: d.checkTrust()}
 	for dir := filepath.Dir(socket); dir != "/" && dir != "."; dir = filepath.Dir(dir) {
 		c, err := d.readClaim(nameOfDirectory(dir))
 		if err != nil {
@@ -339,23 +317,23 @@ func (d *Dir) Release(isGone func(Holder) bool) error {
 
 // release removes holders from the files of these names, or from all files for nil.
 func (d *Dir) release(names []string, isGone func(isSocket bool, h Holder) bool) error {
-	open, err := d.lock(false)
+	unlock, err := d.lockDir(false)
 	if errors.Is(err, unix.ENOENT) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	defer open.Close()
+	defer unlock()
 	var errs []error
 	if names == nil {
-		if names, err = open.listNames(); err != nil {
+		if names, err = d.listNames(); err != nil {
 			return err
 		}
 		errs = append(errs, hostfs.RemoveUnfinished(d.dir))
 	}
 	for _, name := range names {
-		c, err := open.readClaim(name)
+		c, err := d.readClaim(name)
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -380,11 +358,13 @@ func (d *Dir) release(names []string, isGone func(isSocket bool, h Holder) bool)
 }
 
 // listNames lists the names of the files of claims and holds.
-func (d *openDir) listNames() ([]string, error) {
-	if d == nil {
-		return nil, nil
+func (d *Dir) listNames() ([]string, error) {
+	f, err := os.Open(d.dir)
+	if err != nil {
+		return nil, err
 	}
-	names, err := d.Readdirnames(-1)
+	defer f.Close()
+	names, err := f.Readdirnames(-1)
 	if err != nil {
 		return nil, err
 	}
@@ -398,39 +378,19 @@ func (d *openDir) listNames() ([]string, error) {
 const maxClaim = 4 << 20
 
 // readClaim reads one file. A file that does not exist, or that a crash cut short, has no holders.
-func (d *openDir) readClaim(name string) (Claim, error) {
-	if d == nil {
-		return Claim{}, nil
-	}
-	data, err := d.readFile(name)
+func (d *Dir) readClaim(name string) (Claim, error) {
+	data, err := d.host.ReadFile(filepath.Join(d.path, name), maxClaim)
 	if errdefs.IsNotFound(err) {
 		return Claim{}, nil
 	}
 	if err != nil {
-		return Claim{}, fmt.Errorf("read claim: %w", &os.PathError{Op: "read", Path: filepath.Join(d.Name(), name), Err: err})
+		return Claim{}, fmt.Errorf("read claim: %w", err)
 	}
 	var c Claim
 	if json.Unmarshal(data, &c) != nil {
 		return Claim{}, nil
 	}
 	return c, nil
-}
-
-func (d *openDir) readFile(name string) ([]byte, error) {
-	fd, err := hostfs.OpenatBeneath(int(d.Fd()), name, unix.O_RDONLY)
-	if err != nil {
-		return nil, err
-	}
-	defer unix.Close(fd)
-	return hostfs.ReadRegular(fd, maxClaim)
-}
-
-// Close closes the directory, which unlocks the claims.
-func (d *openDir) Close() error {
-	if d == nil {
-		return nil
-	}
-	return d.File.Close()
 }
 
 // writeClaim replaces a file atomically. The lock is held.

@@ -5,34 +5,11 @@ package staging
 import (
 	"os"
 	"os/exec"
-	"reflect"
 	"syscall"
 	"testing"
 
 	"github.com/jackfield/jackfield/internal/edit"
 )
-
-func TestACLWithUserGrantsWithoutWidening(t *testing.T) {
-	plain := []aclEntry{{aclUserObj, 7, aclNoID}, {aclGroupObj, 5, aclNoID}, {aclOther, 5, aclNoID}}
-	one, changed := aclWithUser(plain, 1000, connectRights)
-	want := []aclEntry{{aclUserObj, 7, aclNoID}, {aclUser, 6, 1000}, {aclGroupObj, 5, aclNoID}, {aclMask, 7, aclNoID}, {aclOther, 5, aclNoID}}
-	if !changed || !reflect.DeepEqual(one, want) {
-		t.Errorf("got %v, %v", one, changed)
-	}
-	if _, changed := aclWithUser(one, 1000, connectRights); changed {
-		t.Error("an ACL with sufficient access was changed")
-	}
-	two, _ := aclWithUser(one, 999, connectRights)
-	if two[1].ID != 999 || two[2].ID != 1000 || len(two) != 6 {
-		t.Errorf("not sorted: %v", two)
-	}
-	// A chmod narrowed the mask: other entries stay narrowed.
-	two[4].Perm = 4
-	three, changed := aclWithUser(two, 999, connectRights)
-	if !changed || three[1].Perm != 6 || three[2].Perm != 4 || three[3].Perm != 4 || three[4].Perm != 6 {
-		t.Errorf("got %v", three)
-	}
-}
 
 // canWrite reports whether a user and group of the host can write the socket.
 func canWrite(t *testing.T, uid, gid uint32, path string) bool {

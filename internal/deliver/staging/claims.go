@@ -92,7 +92,7 @@ func (s *Store) holdSockets(sandboxID string, sockets []edit.Socket) error {
 	}
 	held, err := s.claims.HoldSockets(paths, s.holder(sandboxID))
 	if err != nil {
-		return withOrigin(sockets[held].From, err)
+		return edit.WithOrigin(sockets[held].From, err)
 	}
 	return nil
 }

@@ -8,7 +8,7 @@
 //	<state>/sandboxes/<sandboxID>/      a record of each container of the sandbox, and of the
 //	                                    directories that were created for its sockets
 //	<state>/claims/                     which sandbox has which socket directory
-//	<state>/rights/                     the access to sockets that containers' users were granted
+//	<state>/rights/                     records of package sockaccess
 //	<state>/staging.json                how sockets get into containers, and why
 //
 // A socket of the host is opened below its socket root and checked on the descriptor. It is

@@ -103,18 +103,18 @@ func (s *Store) Sweep(age, timeout time.Duration) (int, error) {
 		}
 		errs = append(errs, err)
 	}
-	errs = append(errs, removeUnfinished(s.readyDir(), s.locked), s.SweepClaims())
+	errs = append(errs, s.removeUnfinished(), s.SweepClaims())
 	return n, errors.Join(errs...)
 }
 
-// removeUnfinished removes from a directory what processes that were killed left unfinished. It locks the
-// directory only if there is something.
-func removeUnfinished(dir string, locked func(func() error) error) error {
-	names, err := listNames(dir)
+// removeUnfinished removes the ready files that killed processes have not finished. It takes the lock only if there
+// are any.
+func (s *Store) removeUnfinished() error {
+	names, err := listNames(s.readyDir())
 	if err != nil || !slices.ContainsFunc(names, hostfs.IsUnfinished) {
 		return err
 	}
-	return locked(func() error { return hostfs.RemoveUnfinished(dir) })
+	return s.locked(func() error { return hostfs.RemoveUnfinished(s.readyDir()) })
 }
 
 // SweepIfDue is Sweep with [MinOrphanAge], unless a process did that within this time. It also revokes the
@@ -134,7 +134,7 @@ func (s *Store) SweepIfDue(timeout time.Duration) (int, error) {
 		return 0, err
 	}
 	n, err := s.Sweep(MinOrphanAge, timeout)
-	if swept := deadline.Within(timeout, s.sweepRights); swept != nil {
+	if swept := deadline.Within(timeout, s.rights.Sweep); swept != nil {
 		err = errors.Join(err, fmt.Errorf("sweep the rights of containers that are gone: %w", swept))
 	}
 	return n, err

@@ -15,6 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/internal/deliver/claims"
+	"github.com/jackfield/jackfield/internal/deliver/sockaccess"
+	"github.com/jackfield/jackfield/internal/edit"
 )
 
 // Rebound is a socket that was re-created and rebound.
@@ -88,7 +90,7 @@ func (s *Store) rebind(src *hostSocket) (bound bindings, tenant bool, err error)
 func (s *Store) rebindAll(src *hostSocket, fd int, claimants claims.Claimants) (bindings, error) {
 	var errs []error
 	var places []bindPlace
-	var rights []rightsRequest
+	var rights []sockaccess.Request
 	for _, id := range slices.Sorted(maps.Keys(src.containers)) {
 		if s.isRemoved(id) {
 			continue
@@ -100,24 +102,17 @@ func (s *Store) rebindAll(src *hostSocket, fd int, claimants claims.Claimants) (
 				continue
 			}
 			if err := claimants.Check(r.SandboxID); err != nil {
-				errs = append(errs, withOrigin(k.From, err))
+				errs = append(errs, edit.WithOrigin(k.From, err))
 				continue
 			}
 			for _, at := range k.At {
 				places = append(places, bindPlace{container: id, target: filepath.Join(s.containersDir(), id, at), from: k.From})
 			}
-			if err := setSocketLabel(&k.Access, fd); err != nil {
-				errs = append(errs, withOrigin(k.From, err))
-			}
-			if needsGrant(&k.Access) {
-				rights = append(rights, rightsRequest{record: s.recordName(r.SandboxID, id), access: &k.Access, from: k.From})
-			}
+			rights = append(rights, sockaccess.Request{Container: s.recordName(r.SandboxID, id), Access: &k.Access, From: k.From})
 		}
 	}
 	// Grant access before binding, so that an application can connect at once.
-	if len(rights) > 0 {
-		errs = append(errs, s.grantToAll(&src.socket, fd, rights))
-	}
+	errs = append(errs, s.rights.Grant(src.socket.HostPath(), fd, rights))
 	had := make(map[string]bool) // containers with an earlier socket
 	for _, p := range places {
 		if _, ok := boundSocket(p.target); ok {

@@ -15,6 +15,7 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
+	"github.com/jackfield/jackfield/internal/deliver/sockaccess"
 	"github.com/jackfield/jackfield/internal/edit"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
@@ -160,4 +161,31 @@ func (s *Store) rewriteRecord(r *record) error {
 		return err
 	}
 	return hostfs.ReplaceFile(s.recordFile(r.SandboxID, r.ID), data, 0o600)
+}
+
+// openRights returns the rights on sockets that all adapters of a node share. node is the host path of the node's state
+// directory.
+func openRights(host hostfs.Root, node string) *sockaccess.Rights {
+	dir := host.Path(node)
+	return sockaccess.New(host, filepath.Join(node, "rights"), func(name string) bool { return isRecorded(dir, name) })
+}
+
+// recordName returns the path of a container's record in the node's state directory.
+func (s *Store) recordName(sandboxID, containerID string) string {
+	node := s.host.Path(nodeDir(s.hostDir, s.opts.Owner))
+	return strings.TrimPrefix(s.recordFile(sandboxID, containerID), node+"/")
+}
+
+// isRecorded reports whether a record exists in a node's state directory. If the store that has the record cannot be
+// read, it reports true: no running container loses access because a check failed.
+func isRecorded(node, name string) bool {
+	if !isLocal(name) {
+		return false
+	}
+	if _, err := os.Lstat(filepath.Join(node, name)); !errors.Is(err, os.ErrNotExist) {
+		return true
+	}
+	store, _, _ := strings.Cut(name, "sandboxes/")
+	_, err := os.Lstat(filepath.Join(node, store, "sandboxes"))
+	return err != nil
 }

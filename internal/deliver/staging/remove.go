@@ -42,7 +42,7 @@ func (s *Store) removeContainer(sandboxID, containerID string, modified time.Tim
 	if r == nil {
 		return false, nil
 	}
-	err = s.revokeAccess(r.Sockets, "")
+	err = s.rights.Revoke(r.Sockets, "")
 	return true, errors.Join(err, s.locked(func() error { return s.removeUnusedSandboxRecord(sandboxID) }))
 }
 

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/internal/deliver/claims"
+	"github.com/jackfield/jackfield/internal/edit"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 
@@ -50,7 +51,7 @@ func replaceMounts(fd int, places []bindPlace) (rebound map[string]bool, err err
 			}
 			tree, isCovered, err := mountBeneath(fd, first, p.target)
 			if err != nil {
-				errs = append(errs, withOrigin(p.from, err))
+				errs = append(errs, edit.WithOrigin(p.from, err))
 				continue
 			}
 			if isCovered {
@@ -69,7 +70,7 @@ func replaceMounts(fd int, places []bindPlace) (rebound map[string]bool, err err
 			// The unmount at another place may have reached this one.
 			if !isBound(p.target, now) {
 				if err := unmountTop(p.target); err != nil {
-					errs = append(errs, withOrigin(p.from, err))
+					errs = append(errs, edit.WithOrigin(p.from, err))
 					continue
 				}
 			}

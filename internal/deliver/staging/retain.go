@@ -58,7 +58,7 @@ func (s *Store) Retain(asOf time.Time, aliveSandbox, aliveContainer func(id stri
 	for _, remove := range removals {
 		errs = append(errs, remove())
 	}
-	errs = append(errs, s.sweepRights(), s.SweepClaims())
+	errs = append(errs, s.rights.Sweep(), s.SweepClaims())
 	containers, err := listNames(s.containersDir())
 	errs = append(errs, err)
 	for _, cid := range containers {

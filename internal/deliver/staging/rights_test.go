@@ -3,6 +3,7 @@
 package staging
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
+	"github.com/jackfield/jackfield/internal/deliver/sockaccess"
 	"github.com/jackfield/jackfield/internal/edit"
 )
 
@@ -23,9 +25,17 @@ func accessOf(t *testing.T, path string) string {
 	t.Helper()
 	var st unix.Stat_t
 	must(t, unix.Stat(path, &st))
-	acl, err := readACL(path)
-	must(t, err)
-	return fmt.Sprintf("%d:%d %04o %v", st.Uid, st.Gid, st.Mode&0o7777, acl)
+	acl := make([]byte, 64<<10)
+	size, err := unix.Getxattr(path, "system.posix_acl_access", acl)
+	if err != nil && !errors.Is(err, unix.ENODATA) {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("%d:%d %04o %x", st.Uid, st.Gid, st.Mode&0o7777, acl[:max(size, 0)])
+}
+
+// lockOfRights returns the name of the directory whose lock the record of a socket of the host has.
+func lockOfRights(socket string) string {
+	return fmt.Sprintf("%x", sha256.Sum256([]byte("/run/vsw/"+socket)))[:1]
 }
 
 // newRightsNode returns a node with socket paths that other users of the host can enter.
@@ -119,33 +129,6 @@ func TestRightsOfSeveralUsers(t *testing.T) {
 	}
 }
 
-// What an administrator granted, before or meanwhile, stays.
-func TestACLEntriesOfAdministratorStay(t *testing.T) {
-	n, path := newRightsNode(t, "p/a.sock")
-	must(t, addACLUser(path, 1234, connectRights))
-	must(t, n.Prepare(newContainerOf("c1", "s1", "p/a.sock", edit.ByACL, 1234, 4321)))
-	must(t, n.Prepare(newContainerOf("c2", "s1", "p/a.sock", edit.ByACL, 1235, 4322)))
-	must(t, addACLUser(path, 1236, connectRights))
-	must(t, n.RemoveSandbox("s1"))
-	for uid, want := range map[uint32]bool{1234: true, 1235: false, 1236: true} {
-		if canWrite(t, uid, 9, path) != want {
-			t.Errorf("user %d can write the socket: %t", uid, !want)
-		}
-	}
-	// So do a mode and a group that were set meanwhile.
-	n, path = newRightsNode(t, "q/a.sock")
-	must(t, n.Prepare(newContainerOf("c1", "s1", "q/a.sock", edit.ByGroup, 1234, 4321)))
-	must(t, n.Close())
-	must(t, os.Chown(path, 7, 8))
-	must(t, os.Chmod(path, 0o660))
-	n.Store = nil
-	n.open(Options{Mode: ModeMount})
-	must(t, n.RemoveSandbox("s1"))
-	if got := accessOf(t, path); got[:9] != "7:8 0660 " {
-		t.Errorf("access is %s", got)
-	}
-}
-
 // A re-created socket gets the access that the remaining containers need, and loses only that.
 func TestRightsAtRecreatedSocket(t *testing.T) {
 	n, path := newRightsNode(t, "p/a.sock")
@@ -195,9 +178,12 @@ func TestRightsAfterCrash(t *testing.T) {
 func TestRightsOfDamagedRecord(t *testing.T) {
 	n, path := newRightsNode(t, "p/a.sock")
 	must(t, n.Prepare(newContainerOf("c1", "s1", "p/a.sock", edit.ByACL, 1234, 4321)))
+	records, err := filepath.Glob(n.path("run/jackfield/rights/*/*.json"))
+	if must(t, err); len(records) != 1 {
+		t.Fatalf("the records of rights are %q", records)
+	}
+	record := records[0]
 	for _, text := range []string{"", "{", `{"socket":"/etc/passwd","root":"/run/vsw"}`, `{"socket":"/run/vsw/../../etc/x","root":"/run/vsw","holders":[{"record":"../../x"}]}`} {
-		record := n.path("run/jackfield/rights/" + rightsName("/run/vsw/p/a.sock"))
-		must(t, os.MkdirAll(filepath.Dir(record), 0o700)) // it is removed with its last record
 		must(t, os.WriteFile(record, []byte(text), 0o600))
 		must(t, n.Prepare(newContainerOf("c2", "s2", "p/a.sock", edit.ByACL, 1235, 4322)))
 		must(t, n.RemoveSandbox("s2"))
@@ -291,12 +277,15 @@ func TestUpdateOfRemovedContainerLeavesNoAccess(t *testing.T) {
 	must(t, n.Prepare(edit.Container{ID: "c1", SandboxID: "s1"}))
 	// The records of the second socket are locked: the update waits there.
 	second := "p/b.sock"
-	for i := 0; rightsName("/run/vsw/" + second)[0] == rightsName("/run/vsw/p/a.sock")[0]; i++ {
+	for i := 0; lockOfRights(second) == lockOfRights("p/a.sock"); i++ {
 		second = fmt.Sprintf("p/b%d.sock", i)
 	}
 	n.listen("run/vsw/"+second, "host")
-	lock, err := n.lockRights(filepath.Join(n.nodeDir(), "rights", filepath.Dir(rightsName("/run/vsw/"+second))))
+	digit := n.path("run/jackfield/rights/" + lockOfRights(second))
+	must(t, os.MkdirAll(digit, 0o700))
+	lock, err := os.Open(digit)
 	must(t, err)
+	must(t, unix.Flock(int(lock.Fd()), unix.LOCK_EX))
 	c := newContainerOf("c1", "s1", "p/a.sock", edit.ByACL, 1234, 4321)
 	c.Sockets = append(c.Sockets, edit.Socket{Root: "/run/vsw", Rel: second, At: []string{"net/net1/b.sock"}, Access: c.Sockets[0].Access})
 	done := make(chan error)
@@ -314,20 +303,6 @@ func TestUpdateOfRemovedContainerLeavesNoAccess(t *testing.T) {
 		t.Errorf("access is %s, was %s before", after, before)
 	}
 	n.wantNoRightsRecords()
-}
-
-// An entry of the administrator that the mask limits grants no more after the container than before it.
-func TestMaskedACLEntryOfAdministratorIsRestored(t *testing.T) {
-	n, path := newRightsNode(t, "p/a.sock")
-	must(t, writeACL(path, []aclEntry{{aclUserObj, 7, aclNoID}, {aclUser, 7, 1234}, {aclGroupObj, 5, aclNoID}, {aclMask, 4, aclNoID}, {aclOther, 5, aclNoID}}))
-	must(t, n.Prepare(newContainerOf("c1", "s1", "p/a.sock", edit.ByACL, 1234, 4321)))
-	if !canWrite(t, 1234, 4321, path) {
-		t.Fatal("the user has no access to the socket")
-	}
-	must(t, n.RemoveSandbox("s1"))
-	if canWrite(t, 1234, 4321, path) {
-		t.Error("the user still has access to the socket")
-	}
 }
 
 // An update whose record cannot be written revokes the access that it granted.
@@ -358,7 +333,8 @@ func TestNoAccessWithoutRecord(t *testing.T) {
 	fd, err := unix.Open(path, unix.O_PATH, 0)
 	must(t, err)
 	defer unix.Close(fd)
-	if err := n.grantAccess("s1", "c1", &k, fd); !errdefs.IsNotFound(err) {
+	request := sockaccess.Request{Container: n.recordName("s1", "c1"), Access: &k.Access}
+	if err := n.rights.Grant(k.HostPath(), fd, []sockaccess.Request{request}); !errdefs.IsNotFound(err) {
 		t.Errorf("grant to a container without a record: %v", err)
 	}
 	if after := accessOf(t, path); after != before {

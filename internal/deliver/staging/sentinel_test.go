@@ -3,12 +3,10 @@
 package staging
 
 import (
-	"errors"
 	"testing"
 
 	"github.com/containerd/errdefs"
 
-	"github.com/jackfield/jackfield/internal/edit"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 
@@ -25,15 +23,5 @@ func TestReasonsAgainstMountsAreFailedPreconditions(t *testing.T) {
 	}
 	if err := checkHostMountNamespace(); err != nil && (!errdefs.IsFailedPrecondition(err) || err.Error() != "the process has a mount namespace of its own") {
 		t.Errorf("in a private mount namespace: %v", err)
-	}
-}
-
-func TestErrorsOfAccessHaveSentinels(t *testing.T) {
-	a := edit.Access{User: &edit.User{UID: 1}}
-	if _, err := grantIn(&a, ownership{}, edit.ByGroup, "socket", connectRights); !errors.Is(err, errdefs.ErrFailedPrecondition) {
-		t.Errorf("group of the host: %v", err)
-	}
-	if _, err := decodeACL([]byte{9, 0, 0, 0}); !errors.Is(err, errdefs.ErrNotImplemented) {
-		t.Errorf("ACL of another version: %v", err)
 	}
 }

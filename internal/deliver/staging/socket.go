@@ -13,6 +13,7 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
+	"github.com/jackfield/jackfield/internal/deliver/sockaccess"
 	"github.com/jackfield/jackfield/internal/edit"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
@@ -44,7 +45,8 @@ func (s *Store) openForContainer(c *edit.Container, k *edit.Socket) (int, error)
 	if err != nil {
 		return -1, err
 	}
-	if err := s.grantAccess(c.SandboxID, c.ID, k, fd); err != nil {
+	request := sockaccess.Request{Container: s.recordName(c.SandboxID, c.ID), Access: &k.Access}
+	if err := s.rights.Grant(k.HostPath(), fd, []sockaccess.Request{request}); err != nil {
 		unix.Close(fd)
 		return -1, err
 	}
@@ -59,14 +61,14 @@ func (s *Store) stageSocketDir(c *edit.Container, d *edit.SocketDir) error {
 	}
 	defer unix.Close(fd)
 	if err := s.removeStaleSockets(c, d, fd); err != nil {
-		return s.stagingError(c, withOrigin(d.From, err))
+		return s.stagingError(c, edit.WithOrigin(d.From, err))
 	}
 	if d.At == "" || s.status.Mode != ModeMount {
 		return nil
 	}
 	err = s.locked(func() error { return bindFD(fd, filepath.Join(s.containersDir(), c.ID, d.At), restrictedAttrs) })
 	if err != nil {
-		return s.stagingError(c, withOrigin(d.From, err))
+		return s.stagingError(c, edit.WithOrigin(d.From, err))
 	}
 	return nil
 }
@@ -103,7 +105,7 @@ func (s *Store) openAndBindSocket(c *edit.Container, k *edit.Socket) (lost bool,
 	case err == nil:
 		defer unix.Close(fd)
 	case !k.Await || s.status.Mode != ModeMount || !errdefs.IsNotFound(err):
-		return false, withOrigin(k.From, err)
+		return false, edit.WithOrigin(k.From, err)
 	}
 	if err := s.locked(func() error { return s.bindSocket(c, k, fd) }); err != nil {
 		return isUnlinked(fd), s.stagingError(c, err)
@@ -125,7 +127,7 @@ func (s *Store) bindSocket(c *edit.Container, k *edit.Socket, fd int) error {
 			continue
 		}
 		if err := bindFD(fd, target, restrictedAttrs|unix.MOUNT_ATTR_RDONLY); err != nil {
-			return withOrigin(k.From, err)
+			return edit.WithOrigin(k.From, err)
 		}
 	}
 	return nil
@@ -140,14 +142,6 @@ func scratchOwner(c *edit.Container, dir string) *edit.User {
 		}
 	}
 	return nil
-}
-
-// withOrigin puts the file and field that request something before an error.
-func withOrigin(from string, err error) error {
-	if err == nil || from == "" {
-		return err
-	}
-	return fmt.Errorf("%s: %w", from, err)
 }
 
 // openBelowRoot opens a path below a canonical socket root. It follows no symlink.

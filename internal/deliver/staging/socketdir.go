@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/internal/deliver/claims"
+	"github.com/jackfield/jackfield/internal/deliver/sockaccess"
 	"github.com/jackfield/jackfield/internal/deliver/sockdir"
 	"github.com/jackfield/jackfield/internal/edit"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
@@ -49,7 +50,7 @@ const (
 // recorded under the sandbox before it is created.
 func (s *Store) makeSocketDir(sandboxID string, d *edit.SocketDir) (fd int, err error) {
 	if fd, err = s.claimAndCreate(sandboxID, d); err != nil {
-		return -1, withOrigin(d.From, fmt.Errorf("create socket directory %q: %w", filepath.Join(d.Root, d.Rel), err))
+		return -1, edit.WithOrigin(d.From, fmt.Errorf("create socket directory %q: %w", filepath.Join(d.Root, d.Rel), err))
 	}
 	return fd, nil
 }
@@ -84,7 +85,7 @@ func (s *Store) claimAndCreate(sandboxID string, d *edit.SocketDir) (fd int, err
 	defer unix.Close(parent)
 	own := createdDir{Root: d.Root, Rel: rel}
 	if !fresh && claim.Created == nil {
-		if err := s.removeUnfinished(sandboxID, own, parent); err != nil {
+		if err := s.removeUnfinishedDir(sandboxID, own, parent); err != nil {
 			return -1, err
 		}
 	}
@@ -123,7 +124,7 @@ func (s *Store) finishSocketDir(d *edit.SocketDir, dir string, claim *claims.Cla
 	case claim.Mounted != nil && claim.Created != nil && *claim.Created == id:
 		return s.remountBounded(d, dir, fd)
 	case claim.IsCreated(id):
-		return fd, grantCreate(&d.Access, fd)
+		return fd, sockaccess.GrantDirectory(&d.Access, fd)
 	case d.Granted:
 		return fd, nil
 	case d.Refusal != nil:
@@ -163,7 +164,7 @@ func (s *Store) remountBounded(d *edit.SocketDir, dir string, fd int) (root int,
 	if root, err = sockdir.Mount(s.claims, dir, fd, s.opts.DirectorySize); err != nil {
 		return -1, err
 	}
-	if err := grantCreate(&d.Access, root); err != nil {
+	if err := sockaccess.GrantDirectory(&d.Access, root); err != nil {
 		unix.Close(root)
 		return -1, err
 	}
@@ -223,9 +224,9 @@ func (s *Store) openOrCreate(sandboxID string, m createdDir, parent int) (fd int
 	return fd, false, err
 }
 
-// removeUnfinished removes a directory that is recorded and whose identity no claim has, after a
+// removeUnfinishedDir removes a directory that is recorded and whose identity no claim has, after a
 // crash between the two. It removes only an empty directory.
-func (s *Store) removeUnfinished(sandboxID string, m createdDir, parent int) error {
+func (s *Store) removeUnfinishedDir(sandboxID string, m createdDir, parent int) error {
 	list, err := readCreatedDirs(filepath.Join(s.sandboxesDir(), sandboxID))
 	if err != nil || !slices.ContainsFunc(list, m.isSame) {
 		return err

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/internal/deliver/claims"
+	"github.com/jackfield/jackfield/internal/deliver/sockaccess"
 	"github.com/jackfield/jackfield/internal/edit"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/internal/host/trust"
@@ -35,6 +36,7 @@ type Store struct {
 	opts    Options
 	status  Status
 	claims  *claims.Dir
+	rights  *sockaccess.Rights
 
 	mu       sync.Mutex // guards what follows, and every mount
 	tracked  map[string]*record
@@ -88,7 +90,7 @@ type Events interface {
 // Open prepares the state directory. It is created with its parents, mode 0755 whatever the
 // umask. A state directory that another user owns or can write is errdefs.ErrPermissionDenied.
 func Open(host hostfs.Root, dir string, opts Options) (*Store, error) {
-	s := &Store{host: host, hostDir: dir, dir: host.Path(dir), opts: opts, claims: claims.Open(host, claimsPath(dir, opts.Owner)),
+	s := &Store{host: host, hostDir: dir, dir: host.Path(dir), opts: opts, claims: claims.Open(host, claimsPath(dir, opts.Owner)), rights: openRights(host, nodeDir(dir, opts.Owner)),
 		rebinderLock: -1, daemonLock: -1, tracked: make(map[string]*record), sockets: make(map[string]*hostSocket), watchers: make(map[bool]*watch.Watcher)}
 	if err := s.prepareStateDir(); err != nil {
 		return nil, err

@@ -104,7 +104,7 @@ func TestUnresponsiveRootDelaysNoOtherAccess(t *testing.T) {
 	n, _ := newRightsNode(t, "hung/a.sock")
 	must(t, n.Prepare(newContainerOf("c1", "s1", "hung/a.sock", edit.ByACL, 1234, 4321)))
 	other := "p/b.sock"
-	for i := 0; rightsName("/run/vsw/" + other)[0] != rightsName("/run/vsw/hung/a.sock")[0]; i++ {
+	for i := 0; lockOfRights(other) != lockOfRights("hung/a.sock"); i++ {
 		other = fmt.Sprintf("p/b%d.sock", i)
 	}
 	n.listen("run/vsw/"+other, "host")

@@ -56,7 +56,7 @@ func (s *Store) Update(c edit.Container) (Change, error) {
 	u.openNewSockets()
 	err := u.apply()
 	// Without the store's lock: the host's file systems may be slow.
-	err = errors.Join(err, s.revokeAccess(u.dropped, u.droppedBy))
+	err = errors.Join(err, s.rights.Revoke(u.dropped, u.droppedBy))
 	return u.change, errors.Join(append(u.errs, err)...)
 }
 
@@ -148,7 +148,7 @@ func (u *update) openSocket(k *edit.Socket) (int, error) {
 	if errdefs.IsNotFound(err) {
 		return -1, nil // it is bound once it exists
 	}
-	return fd, withOrigin(k.From, err)
+	return fd, edit.WithOrigin(k.From, err)
 }
 
 // apply makes the changes of the update in the container's directory and in its record.
@@ -195,7 +195,7 @@ func (u *update) mountAdded(dir string) {
 	for _, m := range u.added {
 		for _, at := range m.at {
 			if err := m.attach(filepath.Join(dir, at), hasSocketAt(&u.was.Container, at, "")); err != nil {
-				u.errs = append(u.errs, withOrigin(m.from, err))
+				u.errs = append(u.errs, edit.WithOrigin(m.from, err))
 				continue
 			}
 			u.change.Added = append(u.change.Added, at)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package staging
+package sockaccess
 
 import (
 	"cmp"
@@ -20,6 +20,7 @@ type aclEntry struct {
 }
 
 const (
+	aclXattr    = "system.posix_acl_access"
 	aclVersion  = 2
 	aclUserObj  = 0x01
 	aclUser     = 0x02
@@ -60,8 +61,8 @@ func readACL(link string) ([]aclEntry, error) {
 		if err := unix.Stat(link, &st); err != nil {
 			return nil, err
 		}
-		of := func(shift int) uint16 { return uint16(st.Mode>>shift) & 7 }
-		return []aclEntry{{aclUserObj, of(6), aclNoID}, {aclGroupObj, of(3), aclNoID}, {aclOther, of(0), aclNoID}}, nil
+		bits := func(shift int) uint16 { return uint16(st.Mode>>shift) & 7 }
+		return []aclEntry{{aclUserObj, bits(6), aclNoID}, {aclGroupObj, bits(3), aclNoID}, {aclOther, bits(0), aclNoID}}, nil
 	}
 	if err != nil {
 		return nil, err
@@ -75,16 +76,16 @@ func encodeACL(acl []aclEntry) ([]byte, error) {
 
 func decodeACL(buf []byte) ([]aclEntry, error) {
 	if len(buf) < 4 || binary.LittleEndian.Uint32(buf) != aclVersion || (len(buf)-4)%8 != 0 {
-		return nil, errdefs.ErrNotImplemented.WithMessage(fmt.Sprintf("the ACL has %d bytes and an unknown version", len(buf)))
+		return nil, errdefs.ErrNotImplemented.WithMessage(
+			fmt.Sprintf("the ACL has %d bytes and an unknown version", len(buf)))
 	}
 	acl := make([]aclEntry, (len(buf)-4)/8)
 	_, err := binary.Decode(buf[4:], binary.LittleEndian, acl)
 	return acl, err
 }
 
-// aclWithUser returns an ACL in which a user has some permissions, with the entries in the
-// kernel's order. If the mask has to be widened for that, the permissions of all other entries
-// are limited to the old mask, so that nobody else gets more than before.
+// aclWithUser returns an ACL in which a user has some permissions. If the mask has to be widened for that, the
+// permissions of all other entries are limited to the old mask, so that nobody else gets more than before.
 func aclWithUser(acl []aclEntry, uid uint32, rights uint16) (_ []aclEntry, changed bool) {
 	if have := userPermissions(acl, uid); have != nil && *have&rights == rights {
 		return acl, false
@@ -105,9 +106,11 @@ func aclWithUser(acl []aclEntry, uid uint32, rights uint16) (_ []aclEntry, chang
 	return sortACL(append(out, aclEntry{aclUser, rights, uid}, aclEntry{aclMask, union, aclNoID})), true
 }
 
-// sortACL sorts an ACL as the kernel wants it.
+// sortACL sorts an ACL in the kernel's order.
 func sortACL(acl []aclEntry) []aclEntry {
-	slices.SortFunc(acl, func(a, b aclEntry) int { return cmp.Or(cmp.Compare(a.Tag, b.Tag), cmp.Compare(a.ID, b.ID)) })
+	slices.SortFunc(acl, func(a, b aclEntry) int {
+		return cmp.Or(cmp.Compare(a.Tag, b.Tag), cmp.Compare(a.ID, b.ID))
+	})
 	return acl
 }
 
@@ -132,9 +135,9 @@ func userPermissions(acl []aclEntry, uid uint32) *uint16 {
 	return nil
 }
 
-// aclWithoutGrant returns an ACL without what was granted to a user. An entry that was changed
-// since then stays. Nobody else gets more than before. An ACL without an entry for a named user
-// or group has no mask, so that the file has only its mode bits again.
+// aclWithoutGrant returns an ACL without a grant to a user. An entry that was changed since then stays. Nobody else
+// gets more than before. An ACL without an entry for a named user or group has no mask, so that the file has only its
+// mode bits again.
 func aclWithoutGrant(acl []aclEntry, granted aclGrant) []aclEntry {
 	isGrant := func(e aclEntry) bool { return e.Tag == aclUser && e.ID == granted.UID && e.Perm == connectRights }
 	if !slices.ContainsFunc(acl, isGrant) {
