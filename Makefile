@@ -61,7 +61,7 @@ fuzz: ## each fuzz target for FUZZTIME
 bench: ## run the benchmarks beside their peers and write docs/explanation/performance.md
 	cd test && $(GO) run ./benchreport $(BENCHFLAGS)
 
-lint: ## gofmt, vet, staticcheck
+lint: ## gofmt, vet, staticcheck, the texts of test/mutations
 	@fmt=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); if [ -n "$$fmt" ]; then echo "gofmt would change:"; echo "$$fmt"; exit 1; fi
 	$(GO) vet ./...
 	cd test && $(GO) vet ./...
@@ -73,6 +73,7 @@ lint: ## gofmt, vet, staticcheck
 	cd test/charts && $(GO) tool -modfile=../tools/go.mod staticcheck ./...
 	cd test/admission && $(GO) tool -modfile=../tools/go.mod staticcheck ./...
 	cd test/release && $(GO) tool -modfile=../tools/go.mod staticcheck ./...
+	cd test && $(GO) run ./mutate -check
 
 # It reads the vulnerability database of Go on the internet, so make test does not run it.
 # VULNFLAGS=-db=file:///DIR reads a copy.
