@@ -72,7 +72,7 @@ func (n *node) remove(id string, a edit.Access) {
 }
 
 // ACL entries, a mode and a group that an administrator set, before or meanwhile, stay.
-func TestAccessByAdministratorStays(t *testing.T) {
+func TestACLEntriesOfAdministratorStay(t *testing.T) {
 	n := newNode(t)
 	must(t, addACLUser(n.path, 1234, connectRights))
 	n.grant("c1", accessOf(1234, edit.ByACL))
