@@ -381,7 +381,7 @@ func TestEnableNRIReadsConfiguredFile(t *testing.T) {
 	const file = "/var/snap/microk8s/current/args/containerd-template.toml"
 	pod := onlyObject[*apps.DaemonSet](t, renderHelm(t, "{enableNRI: {enabled: true, configFile: "+file+"}, nri: {socketDir: /srv/nri}}")).Spec.Template.Spec
 	c := pod.InitContainers[0]
-	if !slices.Contains(c.Command, "--config="+file) || len(c.VolumeMounts) != 2 || c.VolumeMounts[0].MountPath != filepath.Dir(file) ||
+	if !slices.Contains(c.Command, "--runtime-config="+file) || len(c.VolumeMounts) != 2 || c.VolumeMounts[0].MountPath != filepath.Dir(file) ||
 		c.VolumeMounts[1].MountPath != "/srv/nri" || !c.VolumeMounts[1].ReadOnly {
 		t.Errorf("%s runs %q with %v", c.Name, c.Command, c.VolumeMounts)
 	}

@@ -55,7 +55,7 @@ func TestSamplePodIsGrantedBySampleConfiguration(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out, errs bytes.Buffer
-	status := cli.Run(t.Context(), []string{"explain", "--pod", filepath.Join(top, "deploy/samples/pod.yaml"), "--config", filepath.Join(top, "deploy/config.yaml"), "--root", host},
+	status := cli.Run(t.Context(), []string{"explain", filepath.Join(top, "deploy/samples/pod.yaml"), "--config", filepath.Join(top, "deploy/config.yaml"), "--root", host},
 		cli.Env{Stdin: &bytes.Buffer{}, Stdout: &out, Stderr: &errs, Getenv: func(string) string { return "" }})
 	// The network can be checked only after the pod is scheduled.
 	if status != cli.ExitError || !bytes.Contains(out.Bytes(), []byte("PORT=0")) || !bytes.Contains(out.Bytes(), []byte(`network "dpdk-blue/vhost-net": not checked`)) {

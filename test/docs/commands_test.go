@@ -157,19 +157,26 @@ func TestEveryFlagIsDocumented(t *testing.T) {
 
 // The help of a flag has a name for its value, not the name of a Go type.
 func TestFlagValuesHaveNames(t *testing.T) {
-	all := programs()
-	all["kubectl-jackfield"] = kubectl.Command(kubectl.Env{Getenv: func(string) string { return "" }})
 	types := []string{"string", "strings", "stringArray", "stringToString", "int", "uint", "float", "time", "duration"}
 	checked := 0
-	check := func(cmd *cobra.Command, f *pflag.Flag) {
+	visitFlags(func(cmd *cobra.Command, f *pflag.Flag) {
 		checked++
 		if name, _ := pflag.UnquoteUsage(f); slices.Contains(types, name) {
 			t.Errorf("%s: --%s %s: the usage %q has no name for the value", cmd.CommandPath(), f.Name, name, f.Usage)
 		}
+	})
+	if checked < 100 {
+		t.Errorf("found only %d flags", checked)
 	}
+}
+
+// visitFlags calls visit for each flag of each command of all programs, kubectl's plugin included.
+func visitFlags(visit func(cmd *cobra.Command, f *pflag.Flag)) {
+	all := programs()
+	all["kubectl-jackfield"] = kubectl.Command(kubectl.Env{Getenv: func(string) string { return "" }})
 	var walk func(cmd *cobra.Command)
 	walk = func(cmd *cobra.Command) {
-		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) { check(cmd, f) })
+		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) { visit(cmd, f) })
 		for _, sub := range cmd.Commands() {
 			walk(sub)
 		}
@@ -177,8 +184,37 @@ func TestFlagValuesHaveNames(t *testing.T) {
 	for _, cmd := range all {
 		walk(cmd)
 	}
-	if checked < 100 {
-		t.Errorf("found only %d flags", checked)
+}
+
+// A short flag, and a long flag of several commands, has one meaning in every command: its name, the name of its value,
+// and the beginning of its usage.
+func TestFlagHasOneMeaning(t *testing.T) {
+	type meaning struct{ short, value, usage string }
+	meanings := map[string]meaning{
+		"output":    {"o", "format", "format: text"},
+		"namespace": {"n", "namespace", "the namespace of "},
+		"watch":     {"w", "", "print changes until interrupted: "},
+		"quiet":     {"q", "", "print diagnostics only"},
+		"selector":  {"l", "labels", "labels of "},
+		"config":    {"", "file", "configuration file"},
+		"out":       {"", "file", "file to write"},
+	}
+	found := map[string]int{}
+	visitFlags(func(cmd *cobra.Command, f *pflag.Flag) {
+		want, known := meanings[f.Name]
+		if !known && f.Shorthand == "" || f.Name == "help" || f.Name == "version" {
+			return
+		}
+		found[f.Name]++
+		value, usage := pflag.UnquoteUsage(f)
+		if got := (meaning{f.Shorthand, value, usage[:min(len(usage), len(want.usage))]}); got != want {
+			t.Errorf("%s: --%s means %+v, and elsewhere %+v", cmd.CommandPath(), f.Name, meaning{f.Shorthand, value, usage}, want)
+		}
+	})
+	for name := range meanings {
+		if found[name] == 0 {
+			t.Errorf("no command has --%s", name)
+		}
 	}
 }
 
@@ -186,8 +222,8 @@ func TestFlagValuesHaveNames(t *testing.T) {
 func TestUnknownCommandsAndFlagsAreFound(t *testing.T) {
 	tree := programs()["jackfield"]
 	for line, want := range map[string]string{
-		"explain --pod x": "", "explain --pods x": "--pods", "deviceinfo list": "", "deviceinfo lisst": "lisst", "explane": "explane",
-		"explain --pod FILE [--container NAME] [-o text|json]": "", "version": "", "completion bash": "", "explain [--nope]": "--nope",
+		"explain --container x": "", "explain --containers x": "--containers", "deviceinfo list": "", "deviceinfo lisst": "lisst", "explane": "explane",
+		"explain FILE [--container NAME] [-o text|json]": "", "version": "", "completion bash": "", "explain [--nope]": "--nope",
 	} {
 		if got := unknownPart(tree, strings.Fields(line)); want == "" && got != "" || want != "" && !strings.Contains(got, want) {
 			t.Errorf("%s: got %q, want %q", line, got, want)

@@ -332,7 +332,7 @@ func TestClaimedDevicesReachContainer(t *testing.T) {
 		`claim "nic/sw" device "port": injected`, metadata("cdi"), metadata("vf"), metadata("sw"), "claimed-groups")
 	objects := k.Kubectl("--namespace", ns, "get", "pods,resourceclaims,resourceclaimtemplates", "--output=yaml")
 	explained, err := k.KubectlInput(k.ctx, objects, "--namespace", cluster.Namespace, "exec", "--stdin", "daemonset/"+cluster.Release,
-		"--container", "jackfield-nri", "--", "jackfield", "explain", "--pod", "-", "--sandbox-id", k.sandboxes(ns)[0])
+		"--container", "jackfield-nri", "--", "jackfield", "explain", "-", "--sandbox-id", k.sandboxes(ns)[0])
 	if err != nil {
 		t.Error(err)
 	}

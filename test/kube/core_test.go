@@ -192,7 +192,7 @@ func TestCommandsRunInPluginPod(t *testing.T) {
 	contains(t, k.Jackfield("doctor"), "0 errors")
 	contains(t, k.Jackfield("policy", "check", "--namespace", ns, "--cdi", nic0), "granted by rule fast-path-tenants")
 	explained, err := k.KubectlInput(k.ctx, pod.Manifest(), "--namespace", cluster.Namespace, "exec", "--stdin", "daemonset/"+cluster.Release,
-		"--container", "jackfield-nri", "--", "jackfield", "explain", "--pod", "-")
+		"--container", "jackfield-nri", "--", "jackfield", "explain", "-")
 	if err != nil {
 		t.Fatal(err)
 	}

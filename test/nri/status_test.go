@@ -109,6 +109,12 @@ func TestStatusListsInjectedEdits(t *testing.T) {
 	if code := run("dpdk-1/p", "-o", "json"); code != 0 || !json.Valid(out.Bytes()) {
 		t.Errorf("exit status %d: %s%s", code, &out, &msg)
 	}
+	if code := run("-n", "dpdk-1"); code != 0 || !strings.Contains(out.String(), "dpdk-1/p/c") || strings.Contains(out.String(), "registered with") {
+		t.Errorf("exit status %d: %s%s", code, &out, &msg)
+	}
+	if code := run("p", "-n", "other"); code != 1 || !strings.Contains(msg.String(), "nothing is injected into a running container of p in namespace other") {
+		t.Errorf("exit status %d: %s%s", code, &out, &msg)
+	}
 	if code := run("other/p"); code != 1 || !strings.Contains(msg.String(), "nothing is injected into a running container of other/p") {
 		t.Errorf("exit status %d: %s", code, &msg)
 	}

@@ -72,7 +72,7 @@ func TestConsoleBlocksOfFirstPodTutorial(t *testing.T) {
 	}
 	name := regexp.MustCompile(`- --config-name=(.*)\n`).FindSubmatch(daemonSet)
 	var explained []struct{ Error string }
-	if err := json.Unmarshal([]byte(runAt(root, []string{"explain", "--pod", "other.yaml", "-o", "json"})), &explained); err != nil || len(explained) != 1 || name == nil {
+	if err := json.Unmarshal([]byte(runAt(root, []string{"explain", "other.yaml", "-o", "json"})), &explained); err != nil || len(explained) != 1 || name == nil {
 		t.Fatal(explained, err, name)
 	}
 	event := "jackfield: " + strings.Replace(explained[0].Error, "/etc/jackfield/config.yaml", string(name[1]), 1)

@@ -5,7 +5,7 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -42,6 +42,7 @@ line, is refused: a failed command prints such a list.`
 func transientCommand(env Env) *cobra.Command {
 	var (
 		n      hostFlags
+		out    output
 		alive  string
 		remove bool
 		age    time.Duration
@@ -58,7 +59,7 @@ func transientCommand(env Env) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case (remove || cmd.Flags().Changed("older-than")) && alive == "":
-				return usagef(cmd, "--remove and --older-than require --alive: the IDs of the owners that live")
+				return usagef(cmd, "--remove and --older-than require --alive: the IDs of the living owners")
 			case age < 0:
 				return usagef(cmd, "--older-than: invalid value %s: must not be negative", age)
 			}
@@ -77,33 +78,51 @@ func transientCommand(env Env) *cobra.Command {
 				list = orphans.WithoutOwner(list, ids, time.Now().Add(-age))
 				none = "no CDI files of removed containers or claims"
 			}
-			if len(list) == 0 {
+			if len(list) == 0 && out.isText() {
 				dirs := registry.Snapshot().Dirs()
 				env.message("%s in %s", none, dirs[len(dirs)-1].Path)
 				return nil
 			}
+			files := transientFiles(list)
 			if !remove {
-				return printTransients(env, list)
+				return out.writeResult(env, files, func() string { return transientsText(files) })
 			}
 			removed, err := cdiregistry.RemoveTransients(local.host, list)
-			return errors.Join(err, printPaths(env, removed...))
+			files = slices.DeleteFunc(files, func(f transientFile) bool { return !slices.Contains(removed, f.File) })
+			return errors.Join(err, out.writeResult(env, files, func() string { return pathsText(removed) }))
 		},
 	}
-	cmd.Flags().StringVar(&alive, "alive", "", "`file` with the IDs of the owners that live, - for standard input")
+	cmd.Flags().StringVar(&alive, "alive", "", "`file` with the IDs of living owners, - for standard input")
 	cmd.Flags().DurationVar(&age, "older-than", orphans.DefaultAge, "with --alive, list only files that are older than this `DURATION`")
 	cmd.Flags().BoolVar(&remove, "remove", false, "remove the files of owners that are gone, and print their paths")
 	n.addFlags(cmd)
+	out.addFlag(cmd)
 	return cmd
 }
 
-func printTransients(env Env, list []cdiregistry.Transient) error {
+// transientFile is a CDI file of a container or a resource claim.
+type transientFile struct {
+	Owner   string    `json:"owner"` // the ID, with "_" for each "/" in it
+	Kind    string    `json:"kind"`
+	Changed time.Time `json:"changed"`
+	File    string    `json:"file"`
+}
+
+func transientFiles(list []cdiregistry.Transient) []transientFile {
+	files := make([]transientFile, len(list))
+	for i, t := range list {
+		files[i] = transientFile{t.ID, t.File.Kind, t.File.ModTime.UTC(), t.File.Path}
+	}
+	return files
+}
+
+func transientsText(files []transientFile) string {
 	var t table
 	t.addRow("OWNER", "KIND", "CHANGED", "FILE")
-	for _, tr := range list {
-		t.addRow(tr.ID, tr.File.Kind, tr.File.ModTime.UTC().Format("2006-01-02 15:04:05"), tr.File.Path)
+	for _, f := range files {
+		t.addRow(f.Owner, f.Kind, f.Changed.Format("2006-01-02 15:04:05"), f.File)
 	}
-	_, err := io.WriteString(env.Stdout, t.formatText(""))
-	return err
+	return t.formatText("")
 }
 
 // readIDs reads a list of IDs, one a line.
@@ -122,7 +141,7 @@ func readIDs(env Env, file string) ([]string, error) {
 		ids = append(ids, words...)
 	}
 	if len(ids) == 0 {
-		return nil, fmt.Errorf("read IDs from %q: there are none, which would make every owner one that is gone: %w", file, errdefs.ErrInvalidArgument)
+		return nil, fmt.Errorf("read IDs from %q: the list is empty, and would remove the files of every owner: %w", file, errdefs.ErrInvalidArgument)
 	}
 	return ids, nil
 }

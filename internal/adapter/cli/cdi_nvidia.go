@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"os/exec"
@@ -46,12 +47,12 @@ func generateNvidiaCommand(env Env) *cobra.Command {
 			"extension, .yaml or .json, chooses the syntax. The command prints the path. It\n" +
 			"hands the options after -- to nvidia-ctk, and reports another file that declares\n" +
 			"the same devices.",
-		Example: "  jackfield cdi generate nvidia\n  jackfield cdi generate nvidia -o /var/run/cdi/nvidia.json\n  jackfield cdi generate nvidia -o -\n" +
+		Example: "  jackfield cdi generate nvidia\n  jackfield cdi generate nvidia --out /var/run/cdi/nvidia.json\n  jackfield cdi generate nvidia --out -\n" +
 			"  jackfield cdi generate nvidia -- --mode=wsl",
 		Args: toolOptions,
 		RunE: func(cmd *cobra.Command, options []string) error {
 			if ext := filepath.Ext(out); out != "-" && ext != ".yaml" && ext != ".json" {
-				return usagef(cmd, "--output: invalid value %q: must end in .yaml or .json, or be - for standard output", out)
+				return usagef(cmd, "--out: invalid value %q: must end in .yaml or .json, or be - for standard output", out)
 			}
 			text, err := runNvidiaCTK(cmd.Context(), env, options)
 			if err != nil {
@@ -68,7 +69,7 @@ func generateNvidiaCommand(env Env) *cobra.Command {
 			return writeGenerated(cmd, env, out, spec)
 		},
 	}
-	cmd.Flags().StringVarP(&out, "output", "o", nvidiaFile, "`file` to write, - for standard output")
+	cmd.Flags().StringVar(&out, "out", nvidiaFile, "`file` to write, - for standard output")
 	return cmd
 }
 
@@ -79,7 +80,7 @@ func toolOptions(cmd *cobra.Command, args []string) error {
 	}
 	for _, arg := range args {
 		if name, _, _ := strings.Cut(strings.TrimLeft(arg, "-"), "="); strings.HasPrefix(arg, "-") && name == "output" {
-			return usagef(cmd, "%sinvalid option %q: set the file with -o before --", commandPrefix(cmd), arg)
+			return usagef(cmd, "%sinvalid option %q: set the file with --out before --", commandPrefix(cmd), arg)
 		}
 	}
 	return nil
@@ -107,7 +108,8 @@ func writeGenerated(cmd *cobra.Command, env Env, out string, spec *specs.Spec) e
 	if err := reportShadowing(cmd, env, file, spec); err != nil {
 		env.message("cannot check whether another file declares the devices of %s: %s", file, diag.ErrorText(err))
 	}
-	return printPaths(env, file)
+	_, err = io.WriteString(env.Stdout, pathsText([]string{file}))
+	return err
 }
 
 // reportShadowing reports the files that the node reads for devices of a generated file in place of that file. A file that

@@ -95,7 +95,7 @@ func TestShellsAcceptCompletionScripts(t *testing.T) {
 			t.Errorf("%q is completed by %q, want %q", ask, got, want)
 		}
 	}
-	for ask, want := range map[string]string{"exp": "explain", "explain --po": "--pod", "deviceinfo ": "list"} {
+	for ask, want := range map[string]string{"exp": "explain", "explain --sand": "--sandbox-id", "deviceinfo ": "list"} {
 		if got := runCommand(t, append([]string{"__complete"}, strings.Split(ask, " ")...)...); !strings.Contains(got, want) {
 			t.Errorf("%q is completed by %q, want %q", ask, got, want)
 		}

@@ -90,11 +90,18 @@ func infoCleanCommand(env Env) *cobra.Command {
 	cmd.Flags().DurationVar(&c.age, "older-than", orphans.DefaultAge, "with --orphans, remove only files that are older than this `DURATION`")
 	cmd.Flags().BoolVar(&c.dryRun, "dry-run", false, "print what would be removed, and remove nothing")
 	n.addFlags(cmd)
+	c.out.addFlag(cmd)
 	return cmd
+}
+
+// removedFile is a file that clean removed, or would remove with --dry-run.
+type removedFile struct {
+	File string `json:"file"`
 }
 
 type cleanCommand struct {
 	env Env
+	out output
 	localNode
 	sandbox string
 	device  device
@@ -138,11 +145,20 @@ func (c *cleanCommand) removeSandbox() error {
 	if !c.dryRun {
 		files, err = c.cniDir().RemoveSandbox(c.sandbox)
 	}
-	err = errors.Join(err, printPaths(c.env, files...))
-	if err == nil && len(files) == 0 {
-		c.env.message("no device-info files of sandbox %s in %s", c.sandbox, c.cfg.DeviceInfo.CNIDir)
+	return c.printRemoved(files, err, "no device-info files of sandbox %s in %s", c.sandbox, c.cfg.DeviceInfo.CNIDir)
+}
+
+// printRemoved prints the paths of removed files. Without such a file and without an error, it prints a message.
+func (c *cleanCommand) printRemoved(files []string, err error, none string, args ...any) error {
+	if err == nil && len(files) == 0 && c.out.isText() {
+		c.env.message(none, args...)
+		return nil
 	}
-	return err
+	removed := make([]removedFile, len(files))
+	for i, file := range files {
+		removed[i] = removedFile{file}
+	}
+	return errors.Join(err, c.out.writeResult(c.env, removed, func() string { return pathsText(files) }))
 }
 
 func (c *cleanCommand) removeDevice() error {
@@ -151,15 +167,14 @@ func (c *cleanCommand) removeDevice() error {
 		return err
 	}
 	if _, err := c.host.Lstat(file); errdefs.IsNotFound(err) {
-		c.env.message("no device-info file %s", file)
-		return nil
+		return c.printRemoved(nil, nil, "no device-info file %s", file)
 	}
 	if !c.dryRun {
 		if err := c.devicePluginDir().Remove(c.device.resource, c.device.id); err != nil {
 			return err
 		}
 	}
-	return printPaths(c.env, file)
+	return c.printRemoved([]string{file}, nil, "")
 }
 
 // readKeptIDs returns the IDs to keep. Anything that is no ID is refused, because it would keep no file.
@@ -222,5 +237,5 @@ func (c *cleanCommand) removeOrphans(cmd *cobra.Command) error {
 		}
 		removed = append(removed, path.Join(dir.Dir, name))
 	}
-	return errors.Join(append(errs, printPaths(c.env, removed...))...)
+	return c.printRemoved(removed, errors.Join(errs...), "no device-info files of removed sandboxes in %s", dir.Dir)
 }

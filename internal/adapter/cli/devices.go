@@ -119,7 +119,7 @@ func devicesCommand(env Env) *cobra.Command {
 		},
 	}
 	n.addFlags(cmd)
-	cmd.Flags().BoolVar(&watch, "watch", false, "print each change, until interrupted")
+	addWatchFlag(cmd, &watch, "one line for each")
 	out.addFlag(cmd)
 	return cmd
 }

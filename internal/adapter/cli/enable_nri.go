@@ -51,7 +51,7 @@ func enableNRICommand(env Env) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&e.runtime, "runtime", "", "`runtime` to configure: containerd or cri-o (default: the one that has a configuration or a socket here)")
-	f.StringVar(&e.file, "config", "", "containerd's configuration `file`, or CRI-O's drop-in, a host path (default "+
+	f.StringVar(&e.file, "runtime-config", "", "containerd's configuration `file`, or CRI-O's drop-in, a host path (default "+
 		runtimeconfig.ContainerdFile+", or "+runtimeconfig.CRIODropIn+")")
 	f.BoolVar(&e.dryRun, "dry-run", false, "print the drop-in, and do not write it")
 	completeFlag(cmd, "runtime", fixedValues("containerd", "cri-o"))
@@ -65,7 +65,7 @@ func (e *enableNRI) run(cmd *cobra.Command, env Env) error {
 		return err
 	}
 	if e.file != "" && hostfs.CheckPath(e.file) != nil {
-		return usagef(cmd, "--config: invalid value %q: must be an absolute host path", e.file)
+		return usagef(cmd, "--runtime-config: invalid value %q: must be an absolute host path", e.file)
 	}
 	if e.runtime == "" {
 		if e.runtime, err = findRuntime(host); err != nil {

@@ -79,7 +79,7 @@ func TestEnableNRIWritesNoFileThatExists(t *testing.T) {
 
 	write(runtimeconfig.CRIOFile, "[crio.nri]\nenable_nri = false\n")
 	check(ExitUsage, "both containerd and CRI-O are here")
-	check(ExitError, "CRI-O does not read /etc/crio/x.conf", "--runtime", "cri-o", "--config", "/etc/crio/x.conf")
+	check(ExitError, "CRI-O does not read /etc/crio/x.conf", "--runtime", "cri-o", "--runtime-config", "/etc/crio/x.conf")
 	const dropIn = "# Written by jackfield enable-nri.\n[crio.nri]\nenable_nri = true\nnri_disable_connections = false\n"
 	check(ExitOK, runtimeconfig.CRIODropIn+": written:\n"+dropIn+"\nThe runtime reads it at its next start: systemctl restart crio", "--runtime", "cri-o")
 	check(ExitOK, "by "+runtimeconfig.CRIODropIn, "--runtime", "cri-o")

@@ -41,7 +41,7 @@ func TestExitStatusesAreTheSameForAllCommands(t *testing.T) {
 		"cdi generate nvidia": "", "cdi transient": "--config missing.yaml", "completion bash": "", "completion fish": "", "completion powershell": "", "completion zsh": "", "version": "",
 		"deviceinfo clean": "--config missing.yaml --sandbox-id x",
 		"deviceinfo list":  "--config missing.yaml", "deviceinfo show": "missing.json",
-		"devices": "--config missing.yaml", "doctor": "", "enable-nri": "--root root --runtime containerd --config /etc", "explain": "missing.yaml", "inject": "--spec missing.json --cdi-device a/b=c",
+		"devices": "--config missing.yaml", "doctor": "", "enable-nri": "--root root --runtime containerd --runtime-config /etc", "explain": "missing.yaml", "inject": "--spec missing.json --cdi-device a/b=c",
 		"copy-programs": "jackfield --to /missing/x", "policy check": "missing.yaml", "policy suggest": "missing.log", "policy test": "missing",
 		"sockets": "--root root", "status": "--root root", "validate": "missing.json",
 	}

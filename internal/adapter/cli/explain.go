@@ -61,8 +61,8 @@ func explainCommand(env Env) *cobra.Command {
 		Short: "Explain what a pod's containers would get here, from which file, by which rule, or why not",
 		Long:  explainLong,
 		Example: "  jackfield explain pod.yaml\n" +
-			"  jackfield explain -f deployment.yaml -n telco\n" +
-			"  jackfield explain -f manifests/\n" +
+			"  jackfield explain deployment.yaml -n telco\n" +
+			"  jackfield explain manifests/\n" +
 			"  kubectl get pod NAME -o yaml |\n" +
 			"      jackfield explain - --sandbox-id ID --container app\n" +
 			"  jackfield explain --sandbox-id ID",
@@ -78,8 +78,7 @@ func explainCommand(env Env) *cobra.Command {
 		},
 	}
 	n.addFlags(cmd)
-	q.addFlags(cmd)
-	cmd.Flags().StringVarP(&q.namespace, "namespace", "n", "", "the `namespace` of pods that name none (default \"default\")")
+	addNamespaceFlag(cmd, &q.namespace, "pods that name none (default \"default\")")
 	cmd.Flags().StringVar(&q.container, "container", "", "only the container of this `name` in the manifest")
 	cmd.Flags().StringVar(&q.sandboxID, "sandbox-id", "", "`ID` of the pod's sandbox, by which its network attachments are found")
 	cmd.Flags().StringVar(&q.containerID, "container-id", "", "`ID` of a container of this node")

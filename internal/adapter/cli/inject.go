@@ -24,7 +24,7 @@ import (
 
 const injectLong = `inject applies a container's requests to its OCI spec, the config.json of a
 bundle: all of them, or none. The spec of a --bundle is replaced in one step. That
-of --spec goes to standard output, or to the file of -o, which may be the same
+of --spec goes to standard output, or to the file of --out, which can be the same
 file. Unknown fields stay as they are.
 
 --cdi-device names CDI devices (vendor.com/class=name, vendor.com/class=all, or an
@@ -60,7 +60,7 @@ func injectCommand(env Env) *cobra.Command {
 		Long:  injectLong,
 		Example: "  jackfield inject --bundle . --cdi-device vendor.com/net=vf0\n" +
 			"  runc spec\n" +
-			"  jackfield inject --spec config.json -o config.json \\\n" +
+			"  jackfield inject --spec config.json --out config.json \\\n" +
 			"      --cdi-device nvidia=all\n" +
 			"  jackfield inject --remove --bundle .",
 		Args: noArgs,
@@ -74,13 +74,13 @@ func injectCommand(env Env) *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&in.file.bundle, "bundle", "", "`directory` of the OCI bundle whose config.json to change")
 	f.StringVar(&in.file.spec, "spec", "", "OCI config.json `file` to read, - for standard input")
-	f.StringVarP(&in.file.out, "output", "o", "", "`file` to write, - for standard output (default: --bundle's own, or standard output)")
+	f.StringVar(&in.file.out, "out", "", "`file` to write, - for standard output (default: --bundle's own, or standard output)")
 	f.StringArrayVar(&in.devices, "cdi-device", nil, "`name` of a CDI device to inject; may be repeated")
 	f.StringArrayVar(&in.annotations, "annotation", nil, "a request as the pod annotation `KEY=VALUE` makes it; may be repeated")
 	f.StringVar(&in.sandboxID, "sandbox-id", "", "`ID` of the pod sandbox whose network attachments to inject")
 	f.StringVar(&in.containerID, "container-id", "", "`ID` under which to keep what the container needs on the host")
-	f.StringVar(&in.namespace, "namespace", "", "with --config, `namespace` of the pod")
-	f.StringVar(&in.pod, "pod", "", "with --config, `name` of the pod")
+	addNamespaceFlag(cmd, &in.namespace, "the pod, for the policy of --config")
+	f.StringVar(&in.pod, "pod", "", "`name` of the pod, for the policy of --config")
 	f.StringVar(&in.ctrName, "container", "", "`name` of the container in the pod")
 	f.BoolVar(&in.remove, "remove", false, "remove what was made on the host for a container (--bundle, --container-id) or sandbox (--sandbox-id)")
 	f.StringVar(&in.flags.configFile, "config", "", "configuration `file` whose policy applies (default: no policy, the rest of "+config.DefaultPath+")")
@@ -131,11 +131,13 @@ func (in *injection) checkFlags(cmd *cobra.Command) error {
 		return usagef(cmd, "requires --bundle or --spec")
 	case in.file.bundle != "" && in.file.spec != "":
 		return usagef(cmd, "--bundle and --spec do not go together")
-	case cmd.Flags().Changed("output") && in.file.out == "":
-		return usagef(cmd, "--output: the name is empty")
+	case cmd.Flags().Changed("out") && in.file.out == "":
+		return usagef(cmd, "--out: the name is empty")
 	case cmd.Flags().Changed("config") && in.flags.configFile == "":
 		// An empty variable in a script must not mean that no policy applies.
 		return usagef(cmd, "--config: the name is empty")
+	case in.flags.configFile == "" && (in.namespace != "" || in.pod != ""):
+		return usagef(cmd, "--namespace and --pod describe the pod to a policy: name its configuration with --config")
 	case len(in.devices) == 0 && len(in.annotations) == 0 && in.sandboxID == "":
 		return usagef(cmd, "there is nothing to inject: give --cdi-device, --annotation or --sandbox-id")
 	}

@@ -88,7 +88,7 @@ func TestInjectCommandsConcurrently(t *testing.T) {
 			var code int
 			busytest.Until(func() bool {
 				one = &injector{t: t, dir: in.dir}
-				code = one.run("--spec", in.path("config.json"), "-o", in.path("config.json"), "--cdi-device", fmt.Sprintf("w%d.com/c=a", i))
+				code = one.run("--spec", in.path("config.json"), "--out", in.path("config.json"), "--cdi-device", fmt.Sprintf("w%d.com/c=a", i))
 				return !strings.Contains(one.stderr.String(), "run this again")
 			})
 			if code != ExitOK {

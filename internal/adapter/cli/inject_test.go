@@ -89,7 +89,7 @@ func TestInjectKeepsOwnerAndMode(t *testing.T) {
 	}{{in.path("b/config.json"), 0o604}, {"-", 0o644}} {
 		in.stdin = smallSpec
 		out := in.path("new.json")
-		if code := in.run("--spec", tc.spec, "--cdi-device", "v.com/c=a", "-o", out); code != ExitOK {
+		if code := in.run("--spec", tc.spec, "--cdi-device", "v.com/c=a", "--out", out); code != ExitOK {
 			t.Fatal(code, in.stderr.String())
 		}
 		if st, err := os.Stat(out); err != nil || st.Mode().Perm() != tc.want {
@@ -169,7 +169,7 @@ func TestInjectNewFileHonoursUmask(t *testing.T) {
 	defer syscall.Umask(old)
 	in := newInjector(t)
 	in.stdin = `{"ociVersion":"1.0.2"}`
-	if status := in.run("--spec", "-", "--cdi-device", "v.com/c=a", "-o", in.path("out.json")); status != ExitOK {
+	if status := in.run("--spec", "-", "--cdi-device", "v.com/c=a", "--out", in.path("out.json")); status != ExitOK {
 		t.Fatalf("exit status %d: %s", status, &in.stderr)
 	}
 	if st, err := os.Stat(in.path("out.json")); err != nil || st.Mode() != 0o600 {

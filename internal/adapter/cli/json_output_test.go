@@ -41,6 +41,8 @@ var jsonSections = map[string]reflect.Type{
 	"Device-info file": reflect.TypeFor[infoFile](), "Device of a claim": reflect.TypeFor[claimDevice](),
 	"Shadowed CDI file":   reflect.TypeFor[cdiShadowed](),
 	"Container decisions": reflect.TypeFor[containerDecisions](), "Decision": reflect.TypeFor[policyeval.Decision](),
+	"Removed file": reflect.TypeFor[removedFile](), "Transient CDI file": reflect.TypeFor[transientFile](),
+	"Suggestion": reflect.TypeFor[suggestion](), "Request without a rule": reflect.TypeFor[notGranted](),
 	"Case result": reflect.TypeFor[policyeval.CaseResult](), "Finding of doctor": reflect.TypeFor[doctor.Finding](),
 	"Status": reflect.TypeFor[status.Node](), "Runtime": reflect.TypeFor[status.Runtime](), "Configuration in force": reflect.TypeFor[status.Config](),
 	"Running container": reflect.TypeFor[status.Container](), "Recorded request": reflect.TypeFor[status.Request](),

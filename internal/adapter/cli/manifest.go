@@ -41,8 +41,7 @@ func (p place) heading(previous place) string {
 // manifestFlags name the files that a command reads pods from, the namespace of pods that name
 // none, and a container of the pods.
 type manifestFlags struct {
-	files     []string // -f, --pod and the arguments
-	pods      []string // --pod
+	files     []string // the arguments
 	namespace string
 	container string // only this one; "" for all
 
@@ -50,16 +49,9 @@ type manifestFlags struct {
 	unread           int // files of several that cannot be read
 }
 
-// addFlags adds the flags that name manifests. Commands with them take file arguments as well.
-func (m *manifestFlags) addFlags(cmd *cobra.Command) {
-	const use = "`file` with pods or workloads, a directory of such files, or - for standard input; may be repeated"
-	cmd.Flags().StringArrayVarP(&m.files, "filename", "f", nil, use)
-	cmd.Flags().StringArrayVar(&m.pods, "pod", nil, "`file`, as of -f")
-}
-
-// checkFlags adds the file arguments. It refuses an empty name, and standard input named twice.
+// checkFlags sets the files. It rejects an empty name, and standard input named twice.
 func (m *manifestFlags) checkFlags(cmd *cobra.Command, args []string) error {
-	m.files = slices.Concat(m.files, m.pods, args)
+	m.files = args
 	if slices.Contains(m.files, "") {
 		return usagef(cmd, "a manifest's file name is empty")
 	}
@@ -137,7 +129,7 @@ func printWarnings(env Env, cfg *config.Config, p *manifest.Pod) []string {
 func (m *manifestFlags) setNamespace(cmd *cobra.Command, env Env, file string, p *manifest.Pod) error {
 	switch {
 	case m.namespace == "" && p.Metadata.Namespace == "":
-		env.message(`note: %s names no namespace: "default" is assumed (-n says another)`, p.Title())
+		env.message(`note: %s names no namespace: "default" is assumed (-n sets another)`, p.Title())
 		p.Metadata.Namespace = "default"
 	case p.Metadata.Namespace == "":
 		p.Metadata.Namespace = m.namespace

@@ -41,6 +41,16 @@ func (o *output) addFlag(cmd *cobra.Command, more ...string) {
 	addChoice(cmd, &o.color, "color", "", "`when` text has colours (auto: on a terminal, without NO_COLOR)", colorAuto, colorAlways, colorNever)
 }
 
+// addNamespaceFlag adds -n, the namespace of pods.
+func addNamespaceFlag(cmd *cobra.Command, value *string, pods string) {
+	cmd.Flags().StringVarP(value, "namespace", "n", "", "the `namespace` of "+pods)
+}
+
+// addWatchFlag adds -w. form is how changes are printed.
+func addWatchFlag(cmd *cobra.Command, value *bool, form string) {
+	cmd.Flags().BoolVarP(value, "watch", "w", false, "print changes until interrupted: "+form)
+}
+
 // choice is a pflag.Value that is one of several words.
 type choice struct {
 	value *string
@@ -179,14 +189,13 @@ func readYAMLNode(dec *json.Decoder) (*yaml.Node, error) {
 	return &yaml.Node{Kind: yaml.ScalarNode, Value: fmt.Sprint(token)}, nil
 }
 
-// printPaths prints each path on a line of its own.
-func printPaths(env Env, paths ...string) error {
+// pathsText returns each path on a line of its own.
+func pathsText(paths []string) string {
+	var b strings.Builder
 	for _, p := range paths {
-		if _, err := fmt.Fprintln(env.Stdout, plain(p)); err != nil {
-			return err
-		}
+		b.WriteString(plain(p) + "\n")
 	}
-	return nil
+	return b.String()
 }
 
 // printDiagnostics prints each diagnostic in an error about a file on a line of its own, and returns

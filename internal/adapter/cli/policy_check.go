@@ -51,7 +51,7 @@ func policyCheckCommand(env Env) *cobra.Command {
 		Short: "Check a pod's requests against the policy",
 		Long:  policyCheckLong,
 		Example: "  jackfield policy check deployment.yaml --config config.yaml\n" +
-			"  jackfield policy check --namespace telco \\\n" +
+			"  jackfield policy check -n telco \\\n" +
 			"      --socket /var/run/vsw/a/a.sock --from-network telco/east",
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -67,9 +67,8 @@ func policyCheckCommand(env Env) *cobra.Command {
 	}
 	n.addFlags(cmd)
 	f := cmd.Flags()
-	q.addFlags(cmd)
 	f.StringVar(&q.container, "container", "", "the container's `name`; with a manifest, only this one")
-	f.StringVarP(&q.namespace, "namespace", "n", "", "the pod's `namespace`; none for a container outside of Kubernetes, or the manifest's")
+	addNamespaceFlag(cmd, &q.namespace, "the pod (default: the manifest's, or none for a container outside of Kubernetes)")
 	f.StringArrayVar(&q.labels, "label", nil, "a label of the pod, `KEY=VALUE`")
 	f.StringVar(&q.subject.RuntimeHandler, "runtime-class", "", "the pod's runtime `handler`")
 	f.StringVar(&q.subject.Image, "image", "", "the container's `image`")

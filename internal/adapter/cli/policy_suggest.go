@@ -4,13 +4,13 @@ package cli
 
 import (
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/containerd/errdefs"
 	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v3"
 	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/internal/base/diag"
@@ -24,13 +24,15 @@ one more for each network that brought sockets or devices. Run the node in mode
 audit for a while, and use the rules in mode enforce.
 
 Without FILE, suggest reads audit.file of the configuration; - is standard input.
-Give rotated files first. Comments list requests that a rule denies, and names that a rule cannot match exactly. Ports of vswitches are not in the audit log.
+Give rotated files first. Comments list requests that a rule denies, and names that
+a rule cannot match exactly. Ports of vswitches are not in the audit log.
 
 The exit status is 3 when the log has nothing that was asked for.`
 
 func policySuggestCommand(env Env) *cobra.Command {
 	var (
 		n     hostFlags
+		out   output
 		log   policyeval.AuditLog
 		since time.Duration
 	)
@@ -38,7 +40,7 @@ func policySuggestCommand(env Env) *cobra.Command {
 		Use:     "suggest [FILE...]",
 		Short:   "Suggest rules from the audit log",
 		Long:    policySuggestLong,
-		Example: "  jackfield policy suggest --since 24h --namespace telco",
+		Example: "  jackfield policy suggest --since 24h -n telco",
 		Args:    cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
@@ -50,13 +52,14 @@ func policySuggestCommand(env Env) *cobra.Command {
 			if err := n.readLogs(cmd, env, &log, args); err != nil {
 				return err
 			}
-			return printSuggestion(env, &log)
+			return printSuggestion(env, out, &log)
 		},
 	}
 	n.addFlags(cmd)
 	f := cmd.Flags()
 	f.DurationVar(&since, "since", 0, "read only the lines of the last `DURATION`, such as 24h; 0 for all")
-	f.StringVarP(&log.Namespace, "namespace", "n", "", "only this `namespace`")
+	addNamespaceFlag(cmd, &log.Namespace, "the pods whose requests are read (default: all)")
+	out.addFlag(cmd)
 	return cmd
 }
 
@@ -89,7 +92,19 @@ func (n *hostFlags) readLogs(cmd *cobra.Command, env Env, log *policyeval.AuditL
 	return nil
 }
 
-func printSuggestion(env Env, log *policyeval.AuditLog) error {
+// suggestion is what suggest prints for programs.
+type suggestion struct {
+	Rules      []any        `json:"rules"` // as in policy.rules of a configuration
+	NotGranted []notGranted `json:"notGranted"`
+}
+
+// notGranted is a request that no suggested rule grants, because a rule denies it or no pattern can match its name.
+type notGranted struct {
+	Namespace string `json:"namespace"`
+	policy.Asked
+}
+
+func printSuggestion(env Env, out output, log *policyeval.AuditLog) error {
 	rules, left := policy.Suggest(log.Asked)
 	if log.Broken > 0 {
 		env.message("warning: skipped %s in another format than the audit log's", diag.Count(log.Broken, "line"))
@@ -100,8 +115,16 @@ func printSuggestion(env Env, log *policyeval.AuditLog) error {
 	if len(rules)+len(left) == 0 {
 		return fmt.Errorf("suggest rules: the log has nothing that a container asked for: %w", errdefs.ErrNotFound)
 	}
-	_, err := io.WriteString(env.Stdout, suggestionText(rules, left))
-	return err
+	text := suggestionText(rules, left)
+	var configuration struct{ Policy struct{ Rules []any } }
+	if err := yaml.Unmarshal([]byte(text), &configuration); err != nil {
+		return fmt.Errorf("suggest rules: %w", err)
+	}
+	result := suggestion{Rules: configuration.Policy.Rules}
+	for _, s := range left {
+		result.NotGranted = append(result.NotGranted, notGranted(s))
+	}
+	return out.writeResult(env, result, func() string { return text })
 }
 
 // suggestionText returns a configuration with the rules, and comments about what they do not grant.

@@ -34,7 +34,7 @@ func TestOldContainerdHasNoNRI(t *testing.T) {
 		return code, out.String()
 	}
 	file := filepath.Join(bin, "config.toml")
-	if code, out := run("enable-nri", "--runtime", "containerd", "--config", file); code != ExitError || !strings.Contains(out, "containerd 1.6.20 has no NRI") || !strings.Contains(out, "1.7 or later") {
+	if code, out := run("enable-nri", "--runtime", "containerd", "--runtime-config", file); code != ExitError || !strings.Contains(out, "containerd 1.6.20 has no NRI") || !strings.Contains(out, "1.7 or later") {
 		t.Errorf("enable-nri: status %d\n%s", code, out)
 	}
 	if _, err := os.Stat(file); err == nil {
@@ -65,7 +65,7 @@ func TestNRIIsOnByDefaultSinceContainerd2(t *testing.T) {
 			t.Fatal(err)
 		}
 		var out bytes.Buffer
-		args := []string{"enable-nri", "--dry-run", "--runtime", "containerd", "--config", file}
+		args := []string{"enable-nri", "--dry-run", "--runtime", "containerd", "--runtime-config", file}
 		Run(t.Context(), args, Env{Stdin: &bytes.Buffer{}, Stdout: &out, Stderr: &out, Getenv: func(string) string { return "" }})
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%s: %s", version, out.String())

@@ -43,7 +43,7 @@ func socketsCommand(env Env) *cobra.Command {
 					q.message("%v", err)
 				}
 				if len(node.Sockets) == 0 {
-					return q.noSockets(args)
+					return q.noSockets()
 				}
 				return node.Sockets, socketsText(node.Sockets, q.out.format == formatWide, time.Now()), nil
 			})
@@ -53,12 +53,11 @@ func socketsCommand(env Env) *cobra.Command {
 	return cmd
 }
 
-// socketsText is the table of sockets. STATE comes last but for HOST PATH, which has any width.
 // noSockets is the answer where no container has a socket.
-func (q *statusQuery) noSockets(args []string) (any, string, error) {
+func (q *statusQuery) noSockets() (any, string, error) {
 	none := []status.PlacedSocket{} // not null in JSON
-	if len(args) > 0 {
-		q.message("no sockets of running containers of %s", plain(args[0]))
+	if !q.isWhole() {
+		q.message("no sockets of running containers of %s", q.title())
 		return none, "", errAnswerNo
 	}
 	if q.watch {
@@ -70,6 +69,7 @@ func (q *statusQuery) noSockets(args []string) (any, string, error) {
 	return none, "", nil
 }
 
+// socketsText is the table of sockets. STATE comes last but for HOST PATH, which has any width.
 func socketsText(sockets []status.PlacedSocket, wide bool, now time.Time) string {
 	var t table
 	const stateColumn = 5

@@ -26,18 +26,21 @@ const statusTimeout = 10 * time.Second
 
 // statusQuery is a question to the daemon about all containers, or about one pod or container.
 type statusQuery struct {
-	env      Env
-	host     hostFlags
-	out      output
-	watch    bool
-	interval time.Duration
-	wait     time.Duration // for the daemon to run with the configuration; 0 not to wait
+	env       Env
+	host      hostFlags
+	out       output
+	namespace string // of the pods to show; "" for all
+	name      string // of the pod or container to show; "" for all
+	watch     bool
+	interval  time.Duration
+	wait      time.Duration // for the daemon to run with the configuration; 0 not to wait
 }
 
 func (q *statusQuery) addFlags(cmd *cobra.Command, formats ...string) {
 	q.host.addFlags(cmd)
 	q.out.addFlag(cmd, formats...)
-	cmd.Flags().BoolVarP(&q.watch, "watch", "w", false, "print again after each change, until Ctrl-C; on a terminal, in place")
+	addNamespaceFlag(cmd, &q.namespace, "the pods to show (default: all)")
+	addWatchFlag(cmd, &q.watch, "the whole output again, on a terminal in place")
 	cmd.Flags().DurationVar(&q.interval, "interval", 2*time.Second, "`DURATION` between two requests of --watch")
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, word string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(args) > 0 {
@@ -51,6 +54,9 @@ func (q *statusQuery) addFlags(cmd *cobra.Command, formats ...string) {
 func (q *statusQuery) run(cmd *cobra.Command, args []string, answer func(*status.Node) (any, string, error)) error {
 	if q.interval <= 0 {
 		return usagef(cmd, "--interval: invalid value %v: must be a positive duration such as 2s", q.interval)
+	}
+	if len(args) > 0 {
+		q.name = args[0]
 	}
 	host, err := q.host.openHost(cmd)
 	if err != nil {
@@ -66,9 +72,7 @@ func (q *statusQuery) run(cmd *cobra.Command, args []string, answer func(*status
 		if err != nil {
 			return nil, "", &hintedError{err: err, hint: "is jackfield-nri running? On a host with Podman alone, it need not run; run `jackfield doctor`"}
 		}
-		if len(args) > 0 {
-			keepNamed(node, args[0])
-		}
+		q.removeOthers(node)
 		return answer(node)
 	}
 	if q.wait > 0 {
@@ -161,23 +165,23 @@ func statusCommand(env Env) *cobra.Command {
 				if !node.Registered {
 					q.message("jackfield-nri is not registered with a runtime: new containers start without devices and sockets")
 					q.message("hint: `jackfield doctor` finds out why")
-					if len(args) == 0 {
+					if q.isWhole() {
 						err = errAnswerNo
 					}
 				}
-				if why := node.Runtime.Limitation(); why != "" && len(args) == 0 {
+				if why := node.Runtime.Limitation(); why != "" && q.isWhole() {
 					q.message("jackfield-nri is registered with %s: %s", node.Runtime.Name, why)
 					err = errAnswerNo
 				}
-				if node.Config.Error != "" && len(args) == 0 {
+				if node.Config.Error != "" && q.isWhole() {
 					q.message("jackfield-nri rejects the newer configuration; `jackfield doctor` says what to do")
 					err = errAnswerNo
 				}
-				if len(args) > 0 && len(node.Containers)+len(node.Missed) == 0 {
-					q.message("nothing is injected into a running container of %s", plain(args[0]))
+				if !q.isWhole() && len(node.Containers)+len(node.Missed) == 0 {
+					q.message("nothing is injected into a running container of %s", q.title())
 					err = errAnswerNo
 				}
-				return node, statusText(node, len(args) == 0), err
+				return node, statusText(node, q.isWhole()), err
 			})
 		},
 	}
@@ -186,10 +190,27 @@ func statusCommand(env Env) *cobra.Command {
 	return cmd
 }
 
-// keepNamed removes everything from a status that is not of the pod, or the container, that a word names.
-func keepNamed(n *status.Node, word string) {
+// isWhole reports whether the question is about the daemon and all containers.
+func (q *statusQuery) isWhole() bool { return q.name == "" && q.namespace == "" }
+
+// title names the pods or containers of the question.
+func (q *statusQuery) title() string {
+	switch {
+	case q.namespace == "":
+		return plain(q.name)
+	case q.name == "":
+		return "namespace " + plain(q.namespace)
+	}
+	return plain(q.name) + " in namespace " + plain(q.namespace)
+}
+
+// removeOthers removes the containers and sockets from a status that the question is not about.
+func (q *statusQuery) removeOthers(n *status.Node) {
 	isOther := func(namespace, pod, container, id string) bool {
-		return namespace+"/"+pod != word && pod != word && container != word && !strings.HasPrefix(id, word)
+		if q.namespace != "" && namespace != q.namespace {
+			return true
+		}
+		return q.name != "" && namespace+"/"+pod != q.name && pod != q.name && container != q.name && !strings.HasPrefix(id, q.name)
 	}
 	isOtherContainer := func(c status.Container) bool { return isOther(c.Namespace, c.Pod, c.Container, c.ContainerID) }
 	n.Containers = slices.DeleteFunc(n.Containers, isOtherContainer)

@@ -91,7 +91,7 @@ func Command(env Env) *cobra.Command {
 	f.StringVar(&c.kubeconfig, "kubeconfig", "", "kubectl's `file` with clusters and users")
 	f.StringVar(&c.context, "context", "", "`name` of the kubeconfig's context")
 	f.StringVar(&c.as, "as", "", "`user` to impersonate")
-	f.StringVarP(&c.namespace, "namespace", "n", "", "the pod's `namespace`")
+	f.StringVarP(&c.namespace, "namespace", "n", "", "the `namespace` of the pod (default: that of kubectl's context)")
 	f.StringVar(&c.pluginNamespace, "plugin-namespace", "", "`namespace` of Jackfield's pods (default: $JACKFIELD_NAMESPACE, or the only one with such pods)")
 	f.StringVarP(&c.selector, "selector", "l", "app.kubernetes.io/name=jackfield", "`labels` of Jackfield's pods")
 	root.AddCommand(
@@ -115,12 +115,12 @@ func (c *client) command(use, short string, do func(ctx context.Context, name st
 			return do(cmd.Context(), cmd.Name(), t)
 		},
 	}
-	cmd.Flags().StringVarP(&c.output, "output", "o", "text", "`format` of jackfield: text, json, yaml, or wide for sockets")
+	cmd.Flags().StringVarP(&c.output, "output", "o", "text", "`format`: text, json or yaml, and wide for sockets")
 	return cmd
 }
 
 func (c *client) watchable(cmd *cobra.Command) *cobra.Command {
-	cmd.Flags().BoolVarP(&c.watch, "watch", "w", false, "show changes in place until Ctrl-C; needs a terminal")
+	cmd.Flags().BoolVarP(&c.watch, "watch", "w", false, "print changes until interrupted: the whole output again, in place; needs a terminal")
 	return cmd
 }
 

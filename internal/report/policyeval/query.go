@@ -59,6 +59,11 @@ func (q *Query) CheckNames() error {
 			return fmt.Errorf("invalid CDI device name %s: must be vendor.com/class=name", diag.Quote(name))
 		}
 	}
+	for _, network := range q.Networks {
+		if namespace, base, _ := strings.Cut(network, "/"); namespace == "" || base == "" {
+			return fmt.Errorf("invalid name of a network %s: must be NAMESPACE/NAME", diag.Quote(network))
+		}
+	}
 	for _, socket := range q.NamedSockets {
 		if !name.IsLabel(socket) {
 			return fmt.Errorf("invalid name of a socket %s: must be 1 to 63 lower-case letters, digits and '-'", diag.Quote(socket))
