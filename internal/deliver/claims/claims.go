@@ -83,21 +83,39 @@ func (c *Claim) otherHolder(sandbox string) *Holder {
 
 // Dir is the directory of claims of one node. It is safe for use by many processes.
 type Dir struct {
-	host hostfs.Root
-	path string // host path
-	dir  string // as a path of this process
+	own *trust.OwnDir
+	dir string // as a path of this process
 }
 
 // Open returns the claims at a host path. The directory is created by the first claim.
 func Open(host hostfs.Root, path string) *Dir {
-	return &Dir{host: host, path: path, dir: host.Path(path)}
+	return &Dir{own: trust.NewOwnDir(host, path), dir: host.Path(path)}
 }
 
-// lockDir locks the claims for this caller. Without create, a missing directory is unix.ENOENT.
-func (d *Dir) lockDir(create bool) (unlock func(), err error) {
-	f, err := trust.OpenOwnDir(d.host, d.path)
+// openDir is the directory of claims, open and checked: nobody else can write claims in it. A nil openDir is a missing
+// directory, which has no claims.
+type openDir struct {
+	*os.File
+}
+
+// open opens the directory. A missing one is no error.
+func (d *Dir) open() (*openDir, error) {
+	f, err := d.own.Open()
+	if errdefs.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read claims %q: %w", d.dir, err)
+	}
+	return &openDir{f}, nil
+}
+
+// lock opens the directory and locks the claims for this caller, until it closes the directory. Without create, a
+// missing directory is unix.ENOENT.
+func (d *Dir) lock(create bool) (*openDir, error) {
+	f, err := d.own.Open()
 	if errors.Is(err, unix.ENOENT) && create {
-		f, err = trust.MakeOwnDir(d.host, d.path, 0o700)
+		f, err = d.own.Make(0o700)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("lock claims %q: %w", d.dir, err)
@@ -106,19 +124,7 @@ func (d *Dir) lockDir(create bool) (unlock func(), err error) {
 		f.Close()
 		return nil, fmt.Errorf("lock claims %q: %w", d.dir, os.NewSyscallError("flock", err))
 	}
-	return func() { f.Close() }, nil
-}
-
-// checkTrust refuses a directory in which others could write claims. A missing one has no claims.
-func (d *Dir) checkTrust() error {
-	f, err := trust.OpenOwnDir(d.host, d.path)
-	switch {
-	case errdefs.IsNotFound(err):
-		return nil
-	case err != nil:
-		return fmt.Errorf("read claims %q: %w", d.dir, err)
-	}
-	return f.Close()
+	return &openDir{f}, nil
 }
 
 // ClaimDirectory claims a directory for a sandbox and returns the claim. fresh means that this
@@ -126,12 +132,12 @@ func (d *Dir) checkTrust() error {
 // has claimed the directory, or a directory above or below it, or holds a socket of the host
 // in it.
 func (d *Dir) ClaimDirectory(dir string, h Holder) (c Claim, fresh bool, err error) {
-	unlock, err := d.lockDir(true)
+	open, err := d.lock(true)
 	if err != nil {
 		return c, false, err
 	}
-	defer unlock()
-	names, err := d.listNames()
+	defer open.Close()
+	names, err := open.listNames()
 	if err != nil {
 		return c, false, err
 	}
@@ -140,7 +146,7 @@ func (d *Dir) ClaimDirectory(dir string, h Holder) (c Claim, fresh bool, err err
 		if !within(dir, path) && (isSocket || !within(path, dir)) {
 			continue
 		}
-		have, err := d.readClaim(name)
+		have, err := open.readClaim(name)
 		if err != nil {
 			return c, false, err
 		}
@@ -149,7 +155,7 @@ func (d *Dir) ClaimDirectory(dir string, h Holder) (c Claim, fresh bool, err err
 		}
 	}
 	name := nameOfDirectory(dir)
-	if c, err = d.readClaim(name); err != nil || slices.Contains(c.Holders, h) {
+	if c, err = open.readClaim(name); err != nil || slices.Contains(c.Holders, h) {
 		return c, false, err
 	}
 	c.Holders = append(c.Holders, h)
@@ -168,12 +174,12 @@ func conflict(dir, path string, isSocket bool, other *Holder) error {
 // SetCreated records that the directory was created for the sandbox that has claimed it, and, unless
 // mounted is nil, that a file system with this root is about to be mounted on it.
 func (d *Dir) SetCreated(dir string, created Identity, mounted *Identity) error {
-	unlock, err := d.lockDir(false)
+	open, err := d.lock(false)
 	if err != nil {
 		return err
 	}
-	defer unlock()
-	c, err := d.readClaim(nameOfDirectory(dir))
+	defer open.Close()
+	c, err := open.readClaim(nameOfDirectory(dir))
 	if err != nil {
 		return err
 	}
@@ -195,24 +201,31 @@ func (d *Dir) Created(dir, sandbox string, id Identity) (bool, error) {
 
 // Directory returns the claim of a directory. The claim of an unclaimed one has no holders.
 func (d *Dir) Directory(dir string) (Claim, error) {
-	if err := d.checkTrust(); err != nil {
+	open, err := d.open()
+	if err != nil {
 		return Claim{}, err
 	}
-	return d.readClaim(nameOfDirectory(dir))
+	defer open.Close()
+	return open.readClaim(nameOfDirectory(dir))
 }
 
 // HeldDirectories returns the directories that a holder has claimed.
 func (d *Dir) HeldDirectories(h Holder) (dirs []string, err error) {
-	names, err := d.listNames()
+	open, err := d.open()
 	if err != nil {
-		return nil, hostfs.IgnoreNotFound(err)
+		return nil, err
+	}
+	defer open.Close()
+	names, err := open.listNames()
+	if err != nil {
+		return nil, err
 	}
 	for _, name := range names {
 		path, isSocket := pathOfFile(name)
 		if isSocket {
 			continue
 		}
-		c, err := d.readClaim(name)
+		c, err := open.readClaim(name)
 		if err != nil {
 			return nil, err
 		}
@@ -227,21 +240,21 @@ func (d *Dir) HeldDirectories(h Holder) (dirs []string, err error) {
 // another sandbox has claimed is errdefs.ErrConflict. The error is about the first socket that
 // is not held; held is how many before it are.
 func (d *Dir) HoldSockets(sockets []string, h Holder) (held int, err error) {
-	unlock, err := d.lockDir(true)
+	open, err := d.lock(true)
 	if err != nil {
 		return 0, err
 	}
-	defer unlock()
+	defer open.Close()
 	for i, socket := range sockets {
 		name := nameOfSocket(socket)
-		c, err := d.readClaim(name)
+		c, err := open.readClaim(name)
 		if err != nil {
 			return i, err
 		}
 		if slices.Contains(c.Holders, h) {
 			continue // nobody else has claimed a directory above it since: ClaimDirectory refuses that
 		}
-		if err := d.Claimants(socket).Check(h.Sandbox); err != nil {
+		if err := open.claimants(socket).Check(h.Sandbox); err != nil {
 			return i, err
 		}
 		c.Holders = append(c.Holders, h)
@@ -266,7 +279,16 @@ type directoryClaim struct {
 
 // Claimants returns the claims of the directories that a socket lies in.
 func (d *Dir) Claimants(socket string) Claimants {
-	all := Claimants{socket: socket, err: d.checkTrust()}
+	open, err := d.open()
+	if err != nil {
+		return Claimants{socket: socket, err: err}
+	}
+	defer open.Close()
+	return open.claimants(socket)
+}
+
+func (d *openDir) claimants(socket string) Claimants {
+	all := Claimants{socket: socket}
 	for dir := filepath.Dir(socket); dir != "/" && dir != "."; dir = filepath.Dir(dir) {
 		c, err := d.readClaim(nameOfDirectory(dir))
 		if err != nil {
@@ -317,23 +339,23 @@ func (d *Dir) Release(isGone func(Holder) bool) error {
 
 // release removes holders from the files of these names, or from all files for nil.
 func (d *Dir) release(names []string, isGone func(isSocket bool, h Holder) bool) error {
-	unlock, err := d.lockDir(false)
+	open, err := d.lock(false)
 	if errors.Is(err, unix.ENOENT) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	defer unlock()
+	defer open.Close()
 	var errs []error
 	if names == nil {
-		if names, err = d.listNames(); err != nil {
+		if names, err = open.listNames(); err != nil {
 			return err
 		}
 		errs = append(errs, hostfs.RemoveUnfinished(d.dir))
 	}
 	for _, name := range names {
-		c, err := d.readClaim(name)
+		c, err := open.readClaim(name)
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -358,13 +380,11 @@ func (d *Dir) release(names []string, isGone func(isSocket bool, h Holder) bool)
 }
 
 // listNames lists the names of the files of claims and holds.
-func (d *Dir) listNames() ([]string, error) {
-	f, err := os.Open(d.dir)
-	if err != nil {
-		return nil, err
+func (d *openDir) listNames() ([]string, error) {
+	if d == nil {
+		return nil, nil
 	}
-	defer f.Close()
-	names, err := f.Readdirnames(-1)
+	names, err := d.Readdirnames(-1)
 	if err != nil {
 		return nil, err
 	}
@@ -378,19 +398,39 @@ func (d *Dir) listNames() ([]string, error) {
 const maxClaim = 4 << 20
 
 // readClaim reads one file. A file that does not exist, or that a crash cut short, has no holders.
-func (d *Dir) readClaim(name string) (Claim, error) {
-	data, err := d.host.ReadFile(filepath.Join(d.path, name), maxClaim)
+func (d *openDir) readClaim(name string) (Claim, error) {
+	if d == nil {
+		return Claim{}, nil
+	}
+	data, err := d.readFile(name)
 	if errdefs.IsNotFound(err) {
 		return Claim{}, nil
 	}
 	if err != nil {
-		return Claim{}, fmt.Errorf("read claim: %w", err)
+		return Claim{}, fmt.Errorf("read claim: %w", &os.PathError{Op: "read", Path: filepath.Join(d.Name(), name), Err: err})
 	}
 	var c Claim
 	if json.Unmarshal(data, &c) != nil {
 		return Claim{}, nil
 	}
 	return c, nil
+}
+
+func (d *openDir) readFile(name string) ([]byte, error) {
+	fd, err := hostfs.OpenatBeneath(int(d.Fd()), name, unix.O_RDONLY)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	return hostfs.ReadRegular(fd, maxClaim)
+}
+
+// Close closes the directory, which unlocks the claims.
+func (d *openDir) Close() error {
+	if d == nil {
+		return nil
+	}
+	return d.File.Close()
 }
 
 // writeClaim replaces a file atomically. The lock is held.

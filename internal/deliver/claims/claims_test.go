@@ -67,7 +67,7 @@ func TestOneOfManySandboxesGetsDirectory(t *testing.T) {
 				dir = "/run/vsw/a/b"
 			}
 			all.Go(func() {
-				_, _, err := Open(d.host, d.path).ClaimDirectory(dir, Holder{Sandbox: fmt.Sprint("s", i), Adapter: [...]string{NRI, Hook, Inject, CNI}[i%4]})
+				_, _, err := (&Dir{own: d.own, dir: d.dir}).ClaimDirectory(dir, Holder{Sandbox: fmt.Sprint("s", i), Adapter: [...]string{NRI, Hook, Inject, CNI}[i%4]})
 				if err == nil {
 					got.Add(1)
 				} else if !errdefs.IsConflict(err) {
@@ -243,10 +243,8 @@ func TestClaimsFollowNoSymlink(t *testing.T) {
 	must(t, err)
 	must(t, os.Rename(d.dir, d.dir+".moved"))
 	must(t, os.Symlink(filepath.Base(d.dir)+".moved", d.dir))
-	unlock, err := d.lockDir(true)
-	if err == nil {
-		unlock()
-	}
+	open, err := d.lock(true)
+	open.Close()
 	if !errdefs.IsPermissionDenied(err) {
 		t.Errorf("claims at a symlink are locked: %v", err)
 	}

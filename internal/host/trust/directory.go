@@ -46,19 +46,15 @@ var sharedDir = Options{AnyOwner: true, AnyGroup: true}
 
 // openDir opens a directory from the root on, one component after the other, and checks each by its descriptor. last is
 // the rule for the directory itself.
-func openDir(host hostfs.Root, dir string, perm *uint32, last Options) (f *os.File, err error) {
+func openDir(host hostfs.Root, dir string, perm *uint32, last Options) (*os.File, error) {
 	if err := hostfs.CheckPath(dir); err != nil {
 		return nil, fmt.Errorf("open directory %q: %w", dir, err)
 	}
-	clean := path.Clean(dir)
-	if rest, below := strings.CutPrefix(clean+"/", "/var/run/"); below {
-		clean = path.Join(host.Canonical("/var/run"), rest) // hosts have /var/run as a symlink to /run
-	}
-	f, err = host.Open("/", unix.O_PATH|unix.O_DIRECTORY)
+	fd, err := host.OpenFD("/", unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
 		return nil, err
 	}
-	names := strings.Split(strings.Trim(clean, "/"), "/")
+	names := strings.Split(strings.Trim(withoutVarRun(host, dir), "/"), "/")
 	at := "/"
 	for i, name := range names {
 		flags, create, rule := unix.O_PATH, perm, parents
@@ -69,24 +65,33 @@ func openDir(host hostfs.Root, dir string, perm *uint32, last Options) (f *os.Fi
 			*create = 0o755
 		}
 		at = path.Join(at, name)
-		next, err := openComponent(f, at, name, flags, create, rule)
-		f.Close()
+		next, err := openComponent(fd, at, name, flags, create, rule)
+		unix.Close(fd)
 		if err != nil {
 			return nil, err
 		}
-		f = next
+		fd = next
 	}
-	return f, nil
+	return os.NewFile(uintptr(fd), at), nil
+}
+
+// withoutVarRun returns the clean path of a directory. Hosts have /var/run as a symlink to /run.
+func withoutVarRun(host hostfs.Root, dir string) string {
+	clean := path.Clean(dir)
+	if rest, below := strings.CutPrefix(clean+"/", "/var/run/"); below {
+		return path.Join(host.Canonical("/var/run"), rest)
+	}
+	return clean
 }
 
 // openComponent opens a directory in another one, and creates it with mode perm, if that is given. at is its host path.
-func openComponent(parent *os.File, at, name string, flags int, perm *uint32, rule Options) (*os.File, error) {
-	fd, err := unix.Openat(int(parent.Fd()), name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+func openComponent(parent int, at, name string, flags int, perm *uint32, rule Options) (int, error) {
+	fd, err := unix.Openat(parent, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENOENT) && perm != nil {
 		fd, err = makeComponent(parent, name, *perm)
 	}
 	if err != nil {
-		return nil, hostfs.PathError("open", at, err)
+		return -1, hostfs.PathError("open", at, err)
 	}
 	var st unix.Stat_t
 	if err = unix.Fstat(fd, &st); err != nil {
@@ -94,19 +99,16 @@ func openComponent(parent *os.File, at, name string, flags int, perm *uint32, ru
 	} else if fault := checkComponent(at, &st, rule); fault != nil {
 		err = fault
 	}
-	if err == nil && flags&unix.O_PATH == 0 {
-		path := fd
-		fd, err = unix.Openat(path, ".", flags|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-		unix.Close(path)
-		if err != nil {
-			return nil, hostfs.PathError("open", at, err)
-		}
-	}
 	if err != nil {
 		unix.Close(fd)
-		return nil, err
+		return -1, err
 	}
-	return os.NewFile(uintptr(fd), at), nil
+	if flags&unix.O_PATH != 0 {
+		return fd, nil
+	}
+	dir, err := unix.Openat(fd, ".", flags|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	unix.Close(fd)
+	return dir, hostfs.PathError("open", at, err)
 }
 
 func checkComponent(at string, st *unix.Stat_t, rule Options) error {
@@ -124,12 +126,12 @@ func checkComponent(at string, st *unix.Stat_t, rule Options) error {
 }
 
 // makeComponent creates a directory, and writes its name to the disk. Another process may be faster.
-func makeComponent(parent *os.File, name string, perm uint32) (int, error) {
-	fd, err := hostfs.MkdirAt(int(parent.Fd()), name, perm)
+func makeComponent(parent int, name string, perm uint32) (int, error) {
+	fd, err := hostfs.MkdirAt(parent, name, perm)
 	if err == nil {
 		unix.Close(fd)
 		var dir int
-		if dir, err = unix.Openat(int(parent.Fd()), ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err == nil {
+		if dir, err = unix.Openat(parent, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err == nil {
 			err = hostfs.SyncDir(dir)
 			unix.Close(dir)
 		}
@@ -137,5 +139,5 @@ func makeComponent(parent *os.File, name string, perm uint32) (int, error) {
 	if err != nil && !errors.Is(err, unix.EEXIST) {
 		return -1, err
 	}
-	return unix.Openat(int(parent.Fd()), name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	return unix.Openat(parent, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 }

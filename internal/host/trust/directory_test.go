@@ -70,6 +70,42 @@ func TestOwnDirOfAnotherUserIsRefused(t *testing.T) {
 	}
 }
 
+// A directory that is opened again is checked again. Only the directories above it are trusted once.
+func TestOwnDirIsCheckedEachTime(t *testing.T) {
+	root := t.TempDir()
+	host, err := hostfs.New(root)
+	if err = errors.Join(err, os.MkdirAll(root+"/a/b", 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	dir := NewOwnDir(host, "/a/b")
+	for range 2 {
+		f, err := dir.Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Close()
+	}
+	for _, c := range []struct {
+		spoil func() error
+		want  string
+	}{
+		{func() error { return os.Chmod(root+"/a/b", 0o777) }, `"/a/b": found mode 0777`},
+		{func() error {
+			return errors.Join(os.Rename(root+"/a/b", root+"/a/x"), os.Chmod(root+"/a/x", 0o755), os.Symlink("x", root+"/a/b"))
+		},
+			`"/a/b": found a symlink`},
+		{func() error { return errors.Join(os.Rename(root+"/a", root+"/y"), os.Symlink("y", root+"/a")) }, `"/a": found a symlink`},
+	} {
+		if err := c.spoil(); err != nil {
+			t.Fatal(err)
+		}
+		if f, err := dir.Open(); f != nil || !errdefs.IsPermissionDenied(err) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v, want %s", err, c.want)
+		}
+		dir.trusted.Store(true)
+	}
+}
+
 // Hosts have /var/run as a symlink to /run.
 func TestOwnDirBelowVarRun(t *testing.T) {
 	root := t.TempDir()
