@@ -66,37 +66,40 @@ func addDevice(a *api.ContainerAdjustment, devices []edit.Device, i int, have []
 		// device. That is harmless: the right to create the node again gives nothing new.
 		return
 	}
-	deny := ""
-	for _, c := range capability.DerivedAccess(d) {
-		if !grants(d, c) && !othersGrant(c, devices, i, have) {
-			deny += string(c)
-		}
-	}
-	addRule(a, d, false, deny)
-	if d.Type != "b" && grants(d, 'm') {
+	granted := permissions(devices, have, d)
+	isMissing := func(permission rune) bool { return !strings.ContainsRune(granted, permission) }
+	if strings.ContainsFunc(capability.DerivedAccess(d), isMissing) {
+		// crun on cgroup v2 compares all permissions of an open with one rule: after "allow rw" and "deny w" it
+		// still allows an open for reading and writing.
+		addRule(a, d, false, "rwm")
+		addRule(a, d, true, granted)
+	} else if d.Type != "b" && grants(d, 'm') {
 		addRule(a, d, true, "m")
 	}
+}
+
+// permissions returns the union of the permissions of all nodes with the numbers of d. The device cgroup has rules for
+// numbers, not for nodes.
+func permissions(devices, have []edit.Device, d *edit.Device) string {
+	if ruleType(d) == "c" && isDefaultDevice(d.Major, d.Minor) {
+		return "rwm"
+	}
+	var union string
+	for _, permission := range "rwm" {
+		for _, o := range slices.Concat(devices, have) {
+			if ruleType(&o) == ruleType(d) && o.Major == d.Major && o.Minor == d.Minor && grants(&o, permission) {
+				union += string(permission)
+				break
+			}
+		}
+	}
+	return union
 }
 
 // grants reports whether a device has a permission, one of r, w and m.
 func grants(d *edit.Device, permission rune) bool {
 	access := cmp.Or(d.Access, capability.DerivedAccess(d))
 	return access != edit.NoAccess && strings.ContainsRune(access, permission)
-}
-
-// othersGrant reports whether another node with the numbers of devices[i] has a permission. Rules
-// are by number, so a rule that denies the permission would deny it to all these nodes.
-func othersGrant(permission rune, devices []edit.Device, i int, have []edit.Device) bool {
-	d := &devices[i]
-	for _, others := range [][]edit.Device{devices[:i], devices[i+1:], have} {
-		for j := range others {
-			o := &others[j]
-			if ruleType(o) == ruleType(d) && o.Major == d.Major && o.Minor == d.Minor && grants(o, permission) {
-				return true
-			}
-		}
-	}
-	return ruleType(d) == "c" && isDefaultDevice(d.Major, d.Minor)
 }
 
 // isDefaultDevice reports whether every container has a character device with all permissions

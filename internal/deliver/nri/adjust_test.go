@@ -91,14 +91,14 @@ func TestDeviceAccessNeedsCapability(t *testing.T) {
 		{typ: "c", access: "none", refused: true},
 		{typ: "u", access: "r", refused: true},
 		{typ: "b", access: "r", refused: true},
-		{typ: "u", access: "r", can: new, want: "deny w"},
+		{typ: "u", access: "r", can: new, want: "deny rwm, allow r"},
 		{typ: "c", access: "", can: new, want: ""},
 		{typ: "c", access: "rw", can: new, want: ""},
 		{typ: "c", access: "rwm", can: new, want: "allow m"},
-		{typ: "c", access: "r", can: new, want: "deny w"},
-		{typ: "c", access: "none", can: new, want: "deny rw"},
-		{typ: "b", access: "rw", can: new, want: "deny m"},
-		{typ: "b", access: "rm", can: new, want: "deny w"},
+		{typ: "c", access: "r", can: new, want: "deny rwm, allow r"},
+		{typ: "c", access: "none", can: new, want: "deny rwm"},
+		{typ: "b", access: "rw", can: new, want: "deny rwm, allow rw"},
+		{typ: "b", access: "rm", can: new, want: "deny rwm, allow rm"},
 	} {
 		got, err := rules(t, tc.typ, tc.access, tc.can)
 		if tc.refused {
@@ -129,18 +129,20 @@ func TestPermissionOfAnotherNodeStays(t *testing.T) {
 		have []edit.Device
 		want string
 	}{
-		"alone":                   {[]edit.Device{dev("/dev/a", "r", 240, 1)}, nil, "deny 240:1 w"},
-		"another number":          {[]edit.Device{dev("/dev/a", "r", 240, 1), dev("/dev/b", "rw", 240, 2)}, []edit.Device{dev("/dev/c", "", 240, 3)}, "deny 240:1 w"},
-		"another type":            {[]edit.Device{dev("/dev/a", "r", 240, 1), {Path: "/dev/b", Type: "b", Major: 240, Minor: 1}}, nil, "deny 240:1 w"},
+		"alone":                   {[]edit.Device{dev("/dev/a", "r", 240, 1)}, nil, "deny 240:1 rwm, allow 240:1 r"},
+		"another number":          {[]edit.Device{dev("/dev/a", "r", 240, 1), dev("/dev/b", "rw", 240, 2)}, []edit.Device{dev("/dev/c", "", 240, 3)}, "deny 240:1 rwm, allow 240:1 r"},
+		"another type":            {[]edit.Device{dev("/dev/a", "r", 240, 1), {Path: "/dev/b", Type: "b", Major: 240, Minor: 1}}, nil, "deny 240:1 rwm, allow 240:1 r"},
 		"another node":            {[]edit.Device{dev("/dev/a", "r", 240, 1), dev("/dev/b", "rw", 240, 1)}, nil, ""},
 		"another that has either": {[]edit.Device{dev("/dev/a", "r", 240, 1), dev("/dev/b", "w", 240, 1)}, nil, ""},
 		"another that has the same": {[]edit.Device{dev("/dev/a", "r", 240, 1), dev("/dev/b", "r", 240, 1)}, nil,
-			"deny 240:1 w, deny 240:1 w"},
-		"another without any":       {[]edit.Device{dev("/dev/a", "r", 240, 1), dev("/dev/b", "none", 240, 1)}, nil, "deny 240:1 w, deny 240:1 w"},
+			"deny 240:1 rwm, allow 240:1 r, deny 240:1 rwm, allow 240:1 r"},
+		"another without any": {[]edit.Device{dev("/dev/a", "r", 240, 1), dev("/dev/b", "none", 240, 1)}, nil, "deny 240:1 rwm, allow 240:1 r, deny 240:1 rwm, allow 240:1 r"},
+		"another of a block device": {[]edit.Device{{Path: "/dev/a", Type: "b", Major: 240, Minor: 1, Access: "r"}, {Path: "/dev/b", Type: "b", Major: 240, Minor: 1, Access: "m"}}, nil,
+			"deny 240:1 rwm, allow 240:1 rm, deny 240:1 rwm, allow 240:1 rm"},
 		"another with the default":  {[]edit.Device{dev("/dev/a", "none", 240, 1), dev("/dev/b", "", 240, 1)}, nil, ""},
 		"one the container has":     {[]edit.Device{dev("/dev/a", "r", 240, 1)}, []edit.Device{dev("/dev/c", "", 240, 1)}, ""},
 		"one that every one has":    {[]edit.Device{dev("/dev/a", "r", 1, 3), dev("/dev/b", "none", 5, 2)}, nil, ""},
-		"one beside those all have": {[]edit.Device{dev("/dev/a", "r", 1, 11)}, nil, "deny 1:11 w"},
+		"one beside those all have": {[]edit.Device{dev("/dev/a", "r", 1, 11)}, nil, "deny 1:11 rwm, allow 1:11 r"},
 	} {
 		a, err := Adjustment(&edit.Set{Devices: tc.set}, capability.Capabilities{DeviceRules: true}, tc.have...)
 		if err != nil {
@@ -148,10 +150,11 @@ func TestPermissionOfAnotherNodeStays(t *testing.T) {
 		}
 		var got []string
 		for _, r := range a.Linux.GetResources().GetDevices() {
+			verb := "deny"
 			if r.Allow {
-				t.Errorf("%s: allows %v", name, r)
+				verb = "allow"
 			}
-			got = append(got, fmt.Sprintf("deny %d:%d %s", r.Major.GetValue(), r.Minor.GetValue(), r.Access))
+			got = append(got, fmt.Sprintf("%s %d:%d %s", verb, r.Major.GetValue(), r.Minor.GetValue(), r.Access))
 		}
 		if strings.Join(got, ", ") != tc.want {
 			t.Errorf("%s: %q, want %q", name, got, tc.want)
@@ -266,7 +269,7 @@ func TestNodesInUserNamespace(t *testing.T) {
 	for _, r := range a.Linux.Resources.Devices {
 		rules = append(rules, fmt.Sprintf("%t %s %d:%d %s", r.Allow, r.Type, r.Major.GetValue(), r.Minor.GetValue(), r.Access))
 	}
-	if want := []string{"true c 240:3 rw", "false c 240:3 w", "true b 7:0 rwm"}; !slices.Equal(rules, want) {
+	if want := []string{"true c 240:3 rw", "false c 240:3 rwm", "true c 240:3 r", "true b 7:0 rwm"}; !slices.Equal(rules, want) {
 		t.Errorf("rules %q, want %q", rules, want)
 	}
 	// Without rules the node is there by its host path as well, once.

@@ -4,9 +4,14 @@ package hook
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/jackfield/jackfield/internal/deliver/nri"
+	"github.com/jackfield/jackfield/internal/deliver/nri/capability"
+	"github.com/jackfield/jackfield/internal/edit"
 )
 
 // openDevices opens the granted device and another one.
@@ -31,6 +36,46 @@ func TestDeviceCgroupUnified(t *testing.T) {
 		out, err = h.run(runtime, c)
 		h.checkPrinted(out, err, "opened", "refused", "other: Operation not permitted")
 	})
+}
+
+// openForAll opens a node for reading, for writing, and for both, and prints which of them the device cgroup denies.
+const openForAll = `for how in '<' '>' '<>'; do
+  case $(eval "(: $how /dev/node)" 2>&1) in *"not permitted"*) echo "$how denied";; *) echo "$how allowed";; esac
+done`
+
+// A node that the NRI plugin adds can be opened with the permissions of its CDI device and no others. crun on cgroup v2
+// compares an open for reading and writing with one rule as a whole.
+func TestAdjustmentGrantsExactPermissions(t *testing.T) {
+	devices := map[string]edit.Device{
+		"character": {Path: "/dev/node", Type: "c", Major: 10, Minor: 229},
+		"block":     {Path: "/dev/node", Type: "b", Major: 7, Minor: 77},
+	}
+	want := map[string]string{
+		"r": "< allowed\n> denied\n<> denied", "w": "< denied\n> allowed\n<> denied", "rw": "< allowed\n> allowed\n<> allowed",
+		"none": "< denied\n> denied\n<> denied", "": "< allowed\n> allowed\n<> allowed",
+	}
+	for _, runtime := range []string{"runc", "crun"} {
+		for _, version := range []int{1, 2} {
+			t.Run(fmt.Sprintf("%s/v%d", runtime, version), func(t *testing.T) {
+				h := newHost(t)
+				if version == 2 {
+					useCgroupV2(t, h)
+				}
+				for kind, device := range devices {
+					for device.Access = range want {
+						adjust, err := nri.Adjustment(&edit.Set{Devices: []edit.Device{device}}, capability.Capabilities{DeviceRules: true})
+						if err != nil {
+							t.Fatal(err)
+						}
+						out, err := h.run(h.runtimes()[runtime], container{command: openForAll, adjust: adjust})
+						if err != nil || strings.TrimSpace(out) != want[device.Access] {
+							t.Errorf("%s device with %q: %q, %v; want %q", kind, device.Access, out, err, want[device.Access])
+						}
+					}
+				}
+			})
+		}
+	}
 }
 
 // The same under Podman, at every stage.

@@ -12,7 +12,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containerd/nri/pkg/api"
+	nrigen "github.com/containerd/nri/pkg/runtime-tools/generate"
 	rspec "github.com/opencontainers/runtime-spec/specs-go"
+	ocigen "github.com/opencontainers/runtime-tools/generate"
 	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/test/e2e/jail"
@@ -31,6 +34,7 @@ type container struct {
 	command     string // for sh -c
 	readOnly    bool
 	userNS      bool
+	adjust      *api.ContainerAdjustment // of an NRI plugin; nil for none
 }
 
 // deviceAnnotation requests CDI devices.
@@ -48,6 +52,12 @@ func (h *host) run(runtime string, c container) (string, error) {
 	bundle := h.path("bundle")
 	h.mkdir("bundle")
 	spec := h.spec(c)
+	if c.adjust != nil {
+		generator := nrigen.SpecGenerator(&ocigen.Generator{Config: spec})
+		if err := generator.Adjust(c.adjust); err != nil {
+			h.t.Fatal(err)
+		}
+	}
 	data, err := json.MarshalIndent(spec, "", "\t")
 	if err != nil {
 		h.t.Fatal(err)
