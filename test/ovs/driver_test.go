@@ -223,8 +223,8 @@ func TestRefusalNamesFieldAndRemedy(t *testing.T) {
 		want   string
 	}{
 		{func(p *vswitch.Port) { p.Type = vswitch.Memif }, "type: Open vSwitch has no memif ports"},
-		{func(p *vswitch.Port) { p.MTU = 9703 }, "mtu: found 9703: use an MTU from 68 to 9702"},
-		{func(p *vswitch.Port) { p.VLAN = 4095 }, "vlan: found 4095"},
+		{func(p *vswitch.Port) { p.MTU = 9703 }, "mtu: invalid value 9703: use an MTU from 68 to 9702"},
+		{func(p *vswitch.Port) { p.VLAN = 4095 }, "vlan: invalid value 4095"},
 		{func(p *vswitch.Port) { p.Socket = "/" + strings.Repeat("x", 107) }, "socket: the path"},
 		{func(p *vswitch.Port) { p.Bridge = "" }, "bridge: missing"},
 	} {

@@ -19,27 +19,33 @@ import (
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
 
-// addPlan is what one Add is about to create.
+// Add works in four steps, and a crash can end it after each of them: it plans, writes the record,
+// creates directory, addresses, port and device-info, and reports to the runtime. Because the
+// record comes first, Remove finds everything that an interrupted Add created.
+//
+// addPlan is the plan of one Add: the record, the device-info file, the socket and the port.
 type addPlan struct {
 	record record.Record
 	file   deviceinfo.CNIFile
-	before *deviceinfo.Info // device-info that the runtime copied from the device plugin's; nil for none
+	before *deviceinfo.Info // copied by the runtime from the device plugin's file; nil for none
 	socket string           // path on the host, or "@name"
 	port   *vswitch.Port    // nil for none
-	driver vswitch.Driver   // of the port
-	policy *policy.Policy   // of the node, with a port
+	driver vswitch.Driver   // drives the port
+	policy *policy.Policy   // of the node; set together with port
 
 	damaged   bool // the device-info file exists, is unreadable, and belongs to no device plugin
 	allocated bool // the attachment has its addresses
 	wrote     bool // the device-info file may have been written
 }
 
-// Add creates the attachment. It plans everything before it creates anything. With a port, it returns by the end of
-// LimitTime, if allocate and report do: addresses and port may take a part of that time, and the rest is for undoing.
+// Add creates the attachment. It plans everything before it creates anything. With a port, Add
+// returns by the end of LimitTime if allocate and report respect their contexts: addresses and port
+// can use a part of that time, and the rest is reserved for undoing.
 //
-// allocate returns the attachment's addresses. It runs when the socket directory exists, and its context leaves time to
-// undo it, which Release does. If it fails, it has undone everything itself. report hands the attachment to the
-// runtime. If it fails, the attachment is removed. info is without the interface's information.
+// allocate returns the attachment's addresses. It runs after the socket directory was created, and
+// its context leaves time for Release. If allocate fails, it has undone its own work. report hands
+// the attachment to the runtime, with a device-info that lacks the interface's information. If
+// report fails, Add removes the attachment.
 func (t *Attachment) Add(ctx context.Context, allocate func(context.Context) (Addresses, error),
 	report func(info *deviceinfo.Info) error) error {
 	ctx, cancel := t.LimitTime(ctx)
@@ -55,7 +61,7 @@ func (t *Attachment) Add(ctx context.Context, allocate func(context.Context) (Ad
 	defer st.Close()
 	t.reportStep("planned")
 	if a.driver != nil {
-		// Where the switch is down, nothing is recorded, allocated or created.
+		// Probe first: if the switch is down, Add records, allocates and creates nothing.
 		if err := t.switchError(a.driver.Probe(ctx)); err != nil {
 			return err
 		}
@@ -81,7 +87,7 @@ func (t *Attachment) Add(ctx context.Context, allocate func(context.Context) (Ad
 	return err
 }
 
-// planAdd checks everything that an Add depends on.
+// planAdd checks every precondition of an Add. It changes nothing on the host.
 func (t *Attachment) planAdd() (*addPlan, error) {
 	a := &addPlan{record: record.Record{Key: t.Key, IPAM: t.IPAM, Adapter: t.Adapter,
 		Netns: t.Netns, NetnsID: record.FindNetns(t.Root, t.Netns), Namespace: t.Namespace, Pod: t.Pod,
@@ -106,8 +112,8 @@ func (t *Attachment) planAdd() (*addPlan, error) {
 	return a, nil
 }
 
-// PlanSocket returns the device-info that Add would write for a socket of which no device plugin has written any. It
-// returns nil for another device. It reads nothing.
+// PlanSocket returns the device-info that Add would write for a socket that no device plugin has
+// described. It returns nil for a device that is not a socket. It reads no files.
 func (t *Attachment) PlanSocket() (*deviceinfo.Info, error) {
 	if !t.Device.IsSocket() {
 		return nil, nil
@@ -119,20 +125,21 @@ func (t *Attachment) PlanSocket() (*deviceinfo.Info, error) {
 	return t.deviceInfo(a)
 }
 
-// InfoFileName returns the name of an attachment's device-info file that Multus would choose. Attachments outside
-// Kubernetes are in the namespace default.
+// InfoFileName returns the name that Multus would choose for an attachment's device-info file.
+// Attachments outside Kubernetes are in the namespace default.
 func InfoFileName(k record.Key, namespace string) (string, error) {
 	return deviceinfo.CNIFileName(cmp.Or(namespace, "default"), k.Network, k.ContainerID, k.Interface)
 }
 
-// planInfoFile determines the device-info file: the one that the runtime names, or the one that Multus would
-// name (Device Information Specification, §4.2 and §5.1.2).
+// planInfoFile determines the device-info file. The runtime's choice comes before the name that
+// Multus would choose (Device Information Specification, §4.2 and §5.1.2).
 func (t *Attachment) planInfoFile(a *addPlan) error {
 	full := t.InfoFile
 	if full == "" {
 		name, err := InfoFileName(t.Key, t.Namespace)
 		if err != nil {
-			return Fail(codeConfig, "invalid network configuration", "no device-info file can be named: %v", err)
+			return Fail(codeConfig, "invalid network configuration",
+				"cannot derive the name of the device-info file: %v", err)
 		}
 		full = path.Join(t.InfoDir, name)
 	}
@@ -166,9 +173,10 @@ func (t *Attachment) planInfoFile(a *addPlan) error {
 	return nil
 }
 
-// checkDamagedInfo refuses an unreadable device-info file, which err describes, unless Add can overwrite it: a network
-// without a device of a device plugin has no copy of that plugin's file. A file that the runtime names can be half
-// written, so that only an empty one is overwritten.
+// checkDamagedInfo returns an error for an unreadable device-info file unless Add can overwrite it.
+// err describes the damage. If the network has a device of a device plugin, the file is the copy of
+// that plugin's file and must stay. The runtime can be writing the file that it names, so there
+// only an empty file is overwritten.
 func (t *Attachment) checkDamagedInfo(a *addPlan, err error) error {
 	if len(t.DeviceIDs) > 0 {
 		return Fail(codeConfig, "invalid device-info file",
@@ -183,10 +191,10 @@ func (t *Attachment) checkDamagedInfo(a *addPlan, err error) error {
 			"or wait until the runtime has written it", err)
 }
 
-// createAttachment creates what was planned and recorded.
+// createAttachment creates the planned and recorded attachment.
 func (t *Attachment) createAttachment(ctx context.Context, st *record.Store, a *addPlan,
 	allocate func(context.Context) (Addresses, error)) error {
-	// Status makes the same check.
+	// Status makes the same check, so that it predicts this error.
 	dir, err := openDir(t.Root, "deviceInfoDir", t.InfoDir, 0o755)
 	if err != nil {
 		return err
@@ -194,7 +202,7 @@ func (t *Attachment) createAttachment(ctx context.Context, st *record.Store, a *
 	dir.Close()
 	if dir := a.record.Directory; dir != "" {
 		if err := t.claimAndCreateSocketDir(dir); err != nil {
-			// The existing directory is not this attachment's, and its Remove must not remove it.
+			// The existing directory belongs to something else, so Remove must keep it.
 			if AsError(err).Code == CodeExists {
 				a.record.Directory = ""
 			}
@@ -238,7 +246,7 @@ func (t *Attachment) createAttachment(ctx context.Context, st *record.Store, a *
 	return ioError("device-info", err)
 }
 
-// interfaceInfo returns what the device-info file and devices.json say about the interface.
+// interfaceInfo returns the interface's information for the device-info file and devices.json.
 func (t *Attachment) interfaceInfo(a *addPlan, addresses Addresses) attachment.InterfaceInfo {
 	n := attachment.InterfaceInfo{Network: t.Network, MAC: t.MAC, IPs: addresses.IPs, Gateway: addresses.Gateways,
 		DNS: addresses.DNS, Bandwidth: t.Bandwidth, Labels: t.Labels}
@@ -251,7 +259,7 @@ func (t *Attachment) interfaceInfo(a *addPlan, addresses Addresses) attachment.I
 
 // undoAdd undoes an Add that failed.
 func (t *Attachment) undoAdd(ctx context.Context, st *record.Store, a *addPlan) error {
-	if !a.wrote { // the current file is not from this Add
+	if !a.wrote { // the current file was not written by this Add
 		a.record.InfoKept = true
 	}
 	return t.removeAll(ctx, st, &a.record, func() error {

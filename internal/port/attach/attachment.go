@@ -23,79 +23,81 @@ const (
 	DefaultClaimsDir = "/var/run/jackfield/claims"
 )
 
-// Attachment is one attachment of a container to a network, as its network and its runtime describe it, on the host
-// where the adapter runs. One process runs one operation on it.
+// Attachment describes one attachment of a container to a network, with the settings of its
+// network, its runtime and the host. One process runs one operation on it.
 type Attachment struct {
 	record.Key
 
 	// Netns is the path of the container's network namespace. Namespace and Pod are empty outside Kubernetes.
 	Netns, Namespace, Pod string
-	// Adapter is the program that creates the attachment, "" for the CNI plugin.
+	// Adapter is the program that creates the attachment; "" is the CNI plugin.
 	Adapter string
-	// Chained says that the interface is of an earlier plugin of the network.
+	// Chained is set if an earlier plugin of the network created the interface.
 	Chained bool
 
 	Device Device
-	// DeviceIDs are IDs of the device by the keys that give them.
+	// DeviceIDs holds the IDs of the device by the configuration keys that set them.
 	DeviceIDs map[string]string
 	Port      PortRequest
 
-	// MAC is the hardware address of a socket's interface, "" to leave the choice to the application.
+	// MAC is the hardware address of a socket's interface. If it is "", the application chooses.
 	MAC       string
 	Bandwidth map[string]uint64
 	Labels    []devices.Label
 
-	// Timeout bounds an Add if Port names a vswitch, and what other operations wait for the vswitch; 0 for
-	// DefaultTimeout.
+	// Timeout bounds an Add with a vswitch, and how long other operations wait for the vswitch.
+	// Zero is DefaultTimeout.
 	Timeout time.Duration
 
-	// NodeConfigFile is the node's own configuration, which lists the locations that networks can choose; "" for the
-	// default. See NodeConfig.
+	// NodeConfigFile is the node's own configuration, which lists the locations that networks can
+	// choose. If it is "", the default path is used. See NodeConfig.
 	NodeConfigFile string
-	// ConfigFile is the node's configuration, which is read if Port names a vswitch. Where the default file is missing,
-	// the copy that jackfield-nri keeps is read.
+	// ConfigFile is the node's configuration. It is read only if Port names a vswitch. If the
+	// default file is missing, the copy that jackfield-nri keeps is read.
 	ConfigFile string
-	SocketDir  string // has the directories of the attachments
-	StateDir   string // has the records
+	SocketDir  string // parent of the attachments' socket directories
+	StateDir   string // records
 	ClaimsDir  string
-	InfoDir    string // has the device-info files
-	// InfoFile is the device-info file that the runtime names, "" for the name that Multus would choose.
+	InfoDir    string // device-info files
+	// InfoFile is the device-info file that the runtime names. If it is "", Multus's naming applies.
 	InfoFile string
-	// SocketDirSize bounds the attachment's directory, 0 for a plain directory.
+	// SocketDirSize bounds the attachment's directory. If it is 0, the directory is not bounded.
 	SocketDirSize uint64
 
 	// Root is the root of the host.
 	Root hostfs.Root
-	// Log gets messages that are not errors of the operation, each beginning with Program.
+	// Log receives messages that are not errors of the operation, each prefixed with Program.
 	Log     io.Writer
 	Program string
 	// Source describes the keys that errors name.
 	Source Source
-	// IPAM is the IPAM plugin of an Add, nil for none.
+	// IPAM is the IPAM plugin that an Add runs; nil for none.
 	IPAM *record.IPAM
-	// Release releases the addresses of an attachment; nil for none. recorded is the IPAM plugin in its record, nil for
-	// none. isDamaged says that the record is unreadable, so that it could have one.
+	// Release releases the addresses of an attachment; nil if there are none to release. recorded
+	// is the IPAM plugin from the attachment's record, or nil. isDamaged is set if the record is
+	// unreadable and could therefore have listed an IPAM plugin.
 	Release func(key record.Key, recorded *record.IPAM, isDamaged bool) error
-	// Reached is called at each step; nil for no call. Tests stop the program there.
+	// Reached is called after each step; nil for no call. Tests stop the program there.
 	Reached func(step string)
 
-	driver     vswitch.Driver // of all vswitches in tests; nil for those of the node's configuration
-	loadedFile string         // the node's configuration, once it is loaded
+	driver     vswitch.Driver // replaces every driver in tests
+	loadedFile string         // path of the node's configuration, once loaded
 	node       *config.Config // see NodeConfig
-	unreached  bool           // this Add could not connect to the vswitch, so it requested no port
+	unreached  bool           // this Add could not connect to the vswitch, so no port exists
 }
 
-// Source describes the keys of an adapter's configuration in errors.
+// Source names and locates the keys of an adapter's configuration in errors.
 type Source interface {
-	// Name returns what the adapter's users call a key, such as device.role.
+	// Name returns the adapter's own spelling of a key, such as device.role.
 	Name(key string) string
-	// Place begins a message about a key, such as "line 2, column 3: ". It may be "".
+	// Place returns the prefix of a message about a key, such as "line 2, column 3: ". It can be
+	// "".
 	Place(key string) string
-	// Value returns the key's value as it was written, or "nothing".
+	// Value returns the key's value in the spelling of the configuration, or "nothing".
 	Value(key string) string
 }
 
-// Addresses are the addresses of an attachment's interface and what belongs to them.
+// Addresses are the addresses of an attachment's interface, with gateways and DNS settings.
 type Addresses struct {
 	IPs      []string // with prefix lengths
 	Gateways []string
@@ -108,7 +110,7 @@ func (t *Attachment) reportStep(name string) {
 	}
 }
 
-// releaseAddresses releases the addresses of an attachment, of which r is the record, or nil.
+// releaseAddresses releases the addresses of an attachment. r is its record, or nil.
 func (t *Attachment) releaseAddresses(key record.Key, r *record.Record) error {
 	if t.Release == nil {
 		return nil

@@ -15,8 +15,9 @@ import (
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
 
-// Check checks that the device-info file, the socket directory and the port are as Add recorded them. compare
-// checks what the adapter knows of the attachment, with the device-info of the file and the interface's addresses.
+// Check compares the device-info file, the socket directory and the port with the record of Add.
+// compare does the adapter's own checks. It receives the device-info of the file and the
+// interface's addresses.
 func (t *Attachment) Check(ctx context.Context, r *record.Record,
 	compare func(info *deviceinfo.Info, ips []string) error) error {
 	info, err := t.checkInfoFile(r)
@@ -28,7 +29,7 @@ func (t *Attachment) Check(ctx context.Context, r *record.Record,
 	}
 	n, err := attachment.ReadInterfaceInfo(info)
 	if err != nil {
-		return Changed("device-info file", "%s differs from what ADD wrote", attachment.InterfaceInfoKey)
+		return Changed("device-info file", "%s was changed since ADD", attachment.InterfaceInfoKey)
 	}
 	if err := compare(info, n.IPs); err != nil {
 		return err
@@ -41,8 +42,8 @@ func Changed(msg, details string, args ...any) error {
 	return Fail(CodeChanged, "the attachment is not as ADD left it: "+msg, details, args...)
 }
 
-// checkInfoFile compares the device-info file with what Add wrote. Type and device must be equal. Other keys may
-// have been added.
+// checkInfoFile compares the device-info file with the record. Type and device must be equal.
+// Another program may have added keys.
 func (t *Attachment) checkInfoFile(r *record.Record) (*deviceinfo.Info, error) {
 	dir := deviceinfo.CNIDir{Root: t.Root.Dir(), Dir: r.InfoDir}
 	file := path.Join(r.InfoDir, r.InfoFile)
@@ -50,11 +51,11 @@ func (t *Attachment) checkInfoFile(r *record.Record) (*deviceinfo.Info, error) {
 	if err != nil {
 		return nil, Changed("device-info file", "%v", err)
 	}
-	found, want := identityFields(info), identityFields(r.Info)
-	for _, key := range slices.Sorted(maps.Keys(want)) {
-		if found[key] != want[key] {
-			return nil, Changed("device-info file", "%s: %s: invalid value %q: must be %q", file, key, found[key],
-				want[key])
+	current, recorded := identityFields(info), identityFields(r.Info)
+	for _, key := range slices.Sorted(maps.Keys(recorded)) {
+		if current[key] != recorded[key] {
+			return nil, Changed("device-info file", "%s: %s: invalid value %q: must be %q",
+				file, key, current[key], recorded[key])
 		}
 	}
 	return info, nil
@@ -71,8 +72,9 @@ func (t *Attachment) checkSocketDir(r *record.Record) error {
 	return f.Close()
 }
 
-// Status checks whether an Add of the attachment's network could create what it has to. It returns the file of the
-// node's configuration that has the network's vswitch, "" for a network without one.
+// Status checks whether an Add of the attachment's network would find its directories writable and
+// its vswitch responding. It returns the path of the node configuration that has the network's
+// vswitch, or "" for a network without a vswitch.
 func (t *Attachment) Status(ctx context.Context) (configFile string, err error) {
 	_, missing := t.Root.Stat(t.SocketDir)
 	errs := []error{t.checkWritable("stateDir", t.StateDir, 0o700)}
@@ -82,8 +84,8 @@ func (t *Attachment) Status(ctx context.Context) (configFile string, err error) 
 	}
 	errs = append(errs, t.checkWritable("deviceInfoDir", t.InfoDir, 0o755))
 	if err := JoinErrors(errs...); err != nil {
-		return "", Fail(codeUnavailable, "the plugin is not available", "%s: %s", AsError(err).Msg,
-			AsError(err).Details)
+		e := AsError(err)
+		return "", Fail(codeUnavailable, "the plugin is not available", "%s: %s", e.Msg, e.Details)
 	}
 	if missing != nil && t.Device.IsSocket() {
 		if err := t.checkLostSocketDirs(); err != nil {
@@ -111,8 +113,8 @@ func (t *Attachment) checkWritable(key, dir string, perm uint32) error {
 	return nil
 }
 
-// checkLostSocketDirs reports attachments whose socket directories are gone together with socketDir (code 51).
-// New attachments will work, existing ones are cut off.
+// checkLostSocketDirs reports attachments whose socket directories were removed together with
+// socketDir (code 51). New attachments will work, but existing containers are cut off.
 func (t *Attachment) checkLostSocketDirs() error {
 	r, err := t.findRecord(func(r *record.Record) bool { return r.SocketDir == t.SocketDir })
 	if err != nil || r == nil {

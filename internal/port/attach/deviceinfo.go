@@ -19,7 +19,11 @@ import (
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
 
-// deviceID returns the device that the runtime, Multus or the configuration names. Contradictions are errors.
+// An attachment's device can be named by the configuration, the runtime, Multus, the device
+// plugin's device-info and the kernel. The functions below merge these sources, and report an error
+// instead of choosing between two that contradict each other.
+//
+// deviceID returns the device ID on which the runtime, Multus and the configuration agree.
 func (t *Attachment) deviceID() (id string, err error) {
 	from := ""
 	for _, key := range slices.Sorted(maps.Keys(t.DeviceIDs)) {
@@ -27,31 +31,32 @@ func (t *Attachment) deviceID() (id string, err error) {
 		case id == "":
 			id, from = next, key
 		case !strings.EqualFold(id, next):
-			return "", t.Invalid(key, diag.Quote(next), `the device that `+from+` names, `+diag.Quote(id))
+			return "", t.Invalid(key, diag.Quote(next), `the device in `+from+`, `+diag.Quote(id))
 		}
 	}
 	return id, nil
 }
 
-// deviceIDRemedy begins the remedy for a device without an ID. The reader is often the author of a pod.
+// deviceIDRemedy begins the remedy for a missing device ID. Its reader is often the author of a
+// pod.
 const deviceIDRemedy = "request the resource of the network in resources.limits of a container, and name that " +
 	"resource in annotation " +
 	"k8s.v1.cni.cncf.io/resourceName of the NetworkAttachmentDefinition. Outside Kubernetes set "
 
-// agreedValue returns the value of the device's key on which all sources that have one agree.
+// agreedValue returns the value of a device key on which all sources that set it agree.
 func (t *Attachment) agreedValue(key string, sources ...string) (string, error) {
 	found := ""
 	for _, s := range sources {
 		if found != "" && s != "" && !strings.EqualFold(found, s) {
-			return "", t.Invalid("device."+key, diag.Quote(found), diag.Quote(s)+`, which another source has`)
+			return "", t.Invalid("device."+key, diag.Quote(found), diag.Quote(s)+`, the value in another source`)
 		}
 		found = cmp.Or(found, s)
 	}
 	return found, nil
 }
 
-// describePCI describes a PCI device from the configuration, the device's ID, the device plugin's device-info in p, and
-// the kernel.
+// describePCI describes a PCI device from four sources: the configuration, the device's ID, the
+// device plugin's device-info in p, and the kernel.
 func (t *Attachment) describePCI(p *deviceinfo.PCI) error {
 	id, err := t.deviceID()
 	if err != nil {
@@ -63,7 +68,7 @@ func (t *Attachment) describePCI(p *deviceinfo.PCI) error {
 				return t.Invalid("deviceID", diag.Quote(id),
 					"a PCI address, dddd:BB:DD.f, or a device-info file of the device plugin with the address")
 			}
-			id = "" // a name of the device plugin's own
+			id = "" // a name that only the device plugin understands
 		}
 	}
 	address, err := t.agreedValue("pci-address", t.Device.Field["pci-address"], id, p.PCIAddress)
@@ -167,7 +172,8 @@ func findVDPA(host hostfs.Root, name, address string) (sysfs.VDPADevice, error) 
 		"%d vDPA devices belong to PCI function %s: choose one with device.parent-device", len(found), address)
 }
 
-// virtioDir returns the device on the virtio bus of a vDPA device that is bound to the virtio driver, or "".
+// virtioDir returns the virtio bus device of a vDPA device that is bound to the virtio driver, or
+// "".
 func virtioDir(host hostfs.Root, dir string) string {
 	names, _ := host.ReadDir(dir, maxNames)
 	for _, n := range names {
@@ -185,7 +191,7 @@ func deviceError(id string, err error) error {
 	return Fail(CodeDevice, "device "+diag.Excerpt(id, diag.MaxExcerpt)+" cannot be used", "%v", err)
 }
 
-// setInterfaceInfo writes n into the device-info.
+// setInterfaceInfo writes n into the device-info under its own key.
 func setInterfaceInfo(info *deviceinfo.Info, n attachment.InterfaceInfo) error {
 	raw, err := json.Marshal(n)
 	if err != nil {
@@ -201,8 +207,9 @@ func setInterfaceInfo(info *deviceinfo.Info, n attachment.InterfaceInfo) error {
 	return nil
 }
 
-// deviceInfo returns the device-info of the attachment, without the interface's information. It completes the one that
-// the runtime copied from the device plugin's, which is of the same type.
+// deviceInfo returns the device-info of the attachment, without the interface's information. If the
+// runtime has copied the device plugin's device-info, deviceInfo completes that copy. The copy has
+// the same type.
 func (t *Attachment) deviceInfo(a *addPlan) (*deviceinfo.Info, error) {
 	d := &t.Device
 	info := cmp.Or(a.before.Clone(), &deviceinfo.Info{Type: d.Kind})
@@ -228,7 +235,8 @@ func (t *Attachment) deviceInfo(a *addPlan) (*deviceinfo.Info, error) {
 	return info, nil
 }
 
-// identityFields returns the fields of a device-info that identify the device, by the keys of the configuration.
+// identityFields returns the fields of a device-info that identify the device, keyed by the
+// configuration's names.
 func identityFields(info *deviceinfo.Info) map[string]string {
 	switch {
 	case info == nil:
@@ -246,7 +254,8 @@ func identityFields(info *deviceinfo.Info) map[string]string {
 	return map[string]string{"type": string(info.Type), "pci-address": info.PCI.PCIAddress}
 }
 
-// SocketPath returns the path of the socket in a device-info, "" for a device or nil.
+// SocketPath returns the path of the socket in a device-info. It is "" for a PCI or vDPA device,
+// and for nil.
 func SocketPath(info *deviceinfo.Info) string { return identityFields(info)["path"] }
 
 // setSocket sets the path in the device-info of a socket.

@@ -15,7 +15,7 @@ import (
 	"github.com/jackfield/jackfield/internal/host/trust"
 )
 
-// Errors have the codes of the CNI specification (§5, Error). Codes from 100 are Jackfield's own.
+// Errors have the codes of the CNI specification (§5, Error). Jackfield's own codes begin at 100.
 const (
 	codeField       = types.ErrUnsupportedField
 	codeIO          = types.ErrIOFailure
@@ -39,7 +39,7 @@ func Fail(code uint, msg, details string, args ...any) error {
 	return types.NewError(code, msg, details)
 }
 
-// Invalid returns the error for the value of a key, given with dots. A missing value is found as "nothing".
+// Invalid returns the error for the value of a dotted key. "nothing" stands for a missing value.
 func (t *Attachment) Invalid(key, found, rule string) error {
 	s, name := t.Source, t.Source.Name(key)
 	summary := "invalid network configuration: " + name + ": " + found
@@ -49,8 +49,8 @@ func (t *Attachment) Invalid(key, found, rule string) error {
 	return Fail(codeConfig, summary, "%s%s: invalid value %s: must be %s", s.Place(key), name, found, rule)
 }
 
-// Unsupported returns the error for unknown keys, and for keys that request something impossible. Its message has
-// each key with its value.
+// Unsupported returns the error for unknown keys, and for keys that request something impossible.
+// Its message lists each key with its value.
 func (t *Attachment) Unsupported(why string, keys ...string) error {
 	s, texts := t.Source, make([]string, len(keys))
 	for i, key := range keys {
@@ -60,15 +60,16 @@ func (t *Attachment) Unsupported(why string, keys ...string) error {
 		s.Place(keys[0]), why)
 }
 
-// ioError returns an error of reading or writing something with its code; nil for nil.
-func ioError(what string, err error) error {
+// ioError returns err with the code for I/O failures; subject names the affected file or directory. It returns nil for
+// nil.
+func ioError(subject string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return Fail(codeIO, "I/O failure: "+what, "%v", err)
+	return Fail(codeIO, "I/O failure: "+subject, "%v", err)
 }
 
-// dirError returns an error of a directory of the configuration, which key names, with its code.
+// dirError returns the coded error for a directory that the configuration sets with key.
 func dirError(key string, err error) error {
 	var untrusted *trust.Error
 	if errors.As(err, &untrusted) {
@@ -77,7 +78,7 @@ func dirError(key string, err error) error {
 	return ioError(key, err)
 }
 
-// AsError converts an error to one with a code. An error that has none gets the code of its sentinel.
+// AsError returns err with a code. An error without one receives the code of its sentinel.
 func AsError(err error) *types.Error {
 	var e *types.Error
 	if errors.As(err, &e) {
@@ -95,7 +96,7 @@ func AsError(err error) *types.Error {
 	return types.NewError(code, msg, diag.ErrorText(err))
 }
 
-// JoinErrors joins errors to one with the code of the first.
+// JoinErrors joins errors into one, with the code of the first.
 func JoinErrors(errs ...error) error {
 	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
 	if len(errs) < 2 {
@@ -109,7 +110,7 @@ func JoinErrors(errs ...error) error {
 	return types.NewError(first.Code, first.Msg, strings.Join(details, "; "))
 }
 
-// messageOf returns the message and the details of an error, which may have none.
+// messageOf returns the message and, if there are any, the details of an error.
 func messageOf(err error) string {
 	e := AsError(err)
 	return strings.TrimSuffix(e.Msg+": "+e.Details, ": ")

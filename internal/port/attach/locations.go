@@ -17,8 +17,11 @@ import (
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
 
-// NodeConfig returns the node's own configuration, which lists the locations that networks can choose. Without a file
-// it is the default configuration.
+// The author of a network chooses the paths in it, and another program can write a record. Both are
+// therefore restricted to locations that the node's administrator lists.
+//
+// NodeConfig returns the node's own configuration, which lists these locations. If the file is
+// missing, it returns the default configuration.
 func (t *Attachment) NodeConfig() (*config.Config, error) {
 	if t.node != nil {
 		return t.node, nil
@@ -34,8 +37,8 @@ func (t *Attachment) NodeConfig() (*config.Config, error) {
 	return cfg, nil
 }
 
-// readRecord reads a record, whose paths must be locations that the node's configuration permits. It returns nil for a
-// missing record. The error for an unusable record is errdefs.ErrInvalidArgument.
+// readRecord reads a record and checks that its paths are permitted locations. It returns nil for a
+// missing record, and errdefs.ErrInvalidArgument for an unusable one.
 func (t *Attachment) readRecord(st *record.Store, key record.Key) (*record.Record, error) {
 	r, err := st.Read(key)
 	if err != nil || r == nil {
@@ -47,7 +50,8 @@ func (t *Attachment) readRecord(st *record.Store, key record.Key) (*record.Recor
 	return r, nil
 }
 
-// checkRecord checks a record's paths as those of a network are checked: another program may have written the record.
+// checkRecord applies the checks for a network's paths to a record, which another program may have
+// written. Paths that the attachment itself uses, and the built-in defaults, are permitted.
 func (t *Attachment) checkRecord(r *record.Record) error {
 	for _, l := range []struct{ key, value, own, preset string }{
 		{"deviceInfoDir", r.InfoDir, t.InfoDir, deviceinfo.DefaultCNIDir},
@@ -78,8 +82,8 @@ func (t *Attachment) checkRecord(r *record.Record) error {
 	return nil
 }
 
-// checkInfoDir checks that nobody but root can replace or fill a directory of device-info files. A missing one is no
-// error.
+// checkInfoDir checks that only root can replace a directory of device-info files or create files
+// in it. A missing directory is permitted.
 func (t *Attachment) checkInfoDir(dir string) error {
 	f, err := trust.OpenOwnDir(t.Root, dir)
 	switch {
@@ -95,14 +99,15 @@ func invalidRecord(key, value, rule string) error {
 	return fmt.Errorf("%s: invalid value %s: %s: %w", key, diag.Quote(value), rule, errdefs.ErrInvalidArgument)
 }
 
-// isInfoFileOf reports whether a device-info file belongs to an attachment by its name, <network>-<sandbox
-// ID>_<interface>. A file without these names may be that of another pod.
+// isInfoFileOf reports whether the name of a device-info file has the form <network>-<sandbox
+// ID>_<interface> with the attachment's sandbox and interface. Any other file can belong to another
+// pod.
 func isInfoFileOf(key record.Key, name string) bool {
 	_, ifName, ok := deviceinfo.MatchCNIFileName(name, key.ContainerID)
 	return ok && ifName == key.Interface
 }
 
-// infoFileRule is the rule that isInfoFileOf checks.
+// infoFileRule returns the rule that isInfoFileOf checks, for errors.
 func infoFileRule(key record.Key) string {
 	return fmt.Sprintf("the name must end with -%s_%s, which are the container's ID and the interface",
 		key.ContainerID, key.Interface)

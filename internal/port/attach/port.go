@@ -23,16 +23,18 @@ import (
 )
 
 const (
-	// DefaultTimeout is that of an attachment whose network does not give any. The reconciler of the NRI plugin
-	// repairs what a vswitch that hangs has left.
+	// DefaultTimeout applies to networks that set no timeout. After a timeout, the reconciler of
+	// the NRI plugin removes a port that the vswitch created too late.
 	DefaultTimeout = 10 * time.Second
 	// MinTimeout and MaxTimeout are the bounds of Attachment.Timeout.
 	MinTimeout, MaxTimeout = 3 * time.Second, 2 * time.Minute
-	// undoTime is the end of an Add's time, in which what was created too late is removed.
+	// undoTime is the last part of an Add's time. It is reserved for removing objects that were
+	// created too late.
 	undoTime = 2 * time.Second
 )
 
-// LimitTime returns a context that ends when an Add of the attachment has to. Without a port it has no limit.
+// LimitTime returns a context that ends at the deadline of an Add. Without a port it has no
+// deadline.
 func (t *Attachment) LimitTime(ctx context.Context) (context.Context, context.CancelFunc) {
 	if t.Port.Vswitch == "" {
 		return context.WithCancel(ctx)
@@ -40,7 +42,8 @@ func (t *Attachment) LimitTime(ctx context.Context) (context.Context, context.Ca
 	return context.WithTimeout(ctx, cmp.Or(t.Timeout, DefaultTimeout))
 }
 
-// limitCreation returns a context for what an Add creates. Its end leaves time to undo that.
+// limitCreation returns the context for the creating steps of an Add. It ends early enough to undo
+// them.
 func limitCreation(ctx context.Context) (context.Context, context.CancelFunc) {
 	end, isLimited := ctx.Deadline()
 	if !isLimited {
@@ -49,12 +52,12 @@ func limitCreation(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithDeadline(ctx, end.Add(-undoTime))
 }
 
-// limitSwitch returns a context for the work on a vswitch in one operation.
+// limitSwitch returns a context for one operation's requests to a vswitch.
 func (t *Attachment) limitSwitch(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, cmp.Or(t.Timeout, DefaultTimeout))
 }
 
-// loadNodeConfig loads the node's configuration and returns a vswitch in it.
+// loadNodeConfig loads the node's configuration and returns it with the named vswitch.
 func (t *Attachment) loadNodeConfig(file, name string) (*config.Config, config.Vswitch, error) {
 	cfg, err := config.LoadOrCopy(t.Root, file)
 	if errdefs.IsNotFound(err) {
@@ -99,7 +102,8 @@ func (t *Attachment) openDriver(v config.Vswitch) (vswitch.Driver, error) {
 	return vswitchdriver.Open(t.Root, v)
 }
 
-// switchError returns an error of a vswitch with its code.
+// switchError adds a code to an error of a vswitch, and a remedy if the vswitch is unreachable. A
+// refusal that concerns a key of the network is located in the network's configuration.
 func (t *Attachment) switchError(err error) error {
 	var refusal *vswitch.Refusal
 	var unavailable *vswitch.UnavailableError
@@ -129,7 +133,8 @@ func (t *Attachment) switchError(err error) error {
 	return ioError("vswitch", err)
 }
 
-// portOwner returns the owner of an attachment's port. Its first two fields alone identify the port.
+// portOwner returns the owner of an attachment's port. Container ID and interface alone identify
+// the port.
 func portOwner(k record.Key) vswitch.Owner {
 	return vswitch.Owner{ContainerID: k.ContainerID, Interface: k.Interface, Network: k.Network}
 }
@@ -143,7 +148,8 @@ func (t *Attachment) CheckBridge() error {
 	return err
 }
 
-// findBridge returns the node's configuration, and in it the vswitch and the bridge of the attachment's port.
+// findBridge returns the node's configuration, and the vswitch and the bridge that the attachment's
+// port uses.
 func (t *Attachment) findBridge() (*config.Config, config.Vswitch, string, error) {
 	cfg, v, err := t.loadNodeConfig(t.ConfigFile, t.Port.Vswitch)
 	if err != nil {
@@ -158,7 +164,7 @@ func (t *Attachment) findBridge() (*config.Config, config.Vswitch, string, error
 	return cfg, v, bridge, nil
 }
 
-// planPort plans the attachment's port and asks the policy for it.
+// planPort plans the attachment's port and checks it against the node's policy.
 func (t *Attachment) planPort(a *addPlan) error {
 	p := &t.Port
 	if p.Vswitch == "" {
@@ -166,7 +172,7 @@ func (t *Attachment) planPort(a *addPlan) error {
 	}
 	if path := SocketPath(a.before); path != "" && a.record.Directory == "" {
 		return t.Invalid("vswitch", diag.Quote(p.Vswitch),
-			"no vswitch, because the device plugin's device-info names the allocated port's socket, "+diag.Quote(path)+
+			"no vswitch, because the device plugin has allocated a port with the socket "+diag.Quote(path)+
 				": remove vswitch from the configuration, or resourceName from the network's definition")
 	}
 	cfg, v, bridge, err := t.findBridge()
@@ -194,16 +200,16 @@ func (t *Attachment) planPort(a *addPlan) error {
 	return nil
 }
 
-// subject is the pod of the attachment as the subject of policy.
+// subject returns the attachment's pod for policy checks.
 func (t *Attachment) subject() policy.Subject {
 	return policy.Subject{Namespace: t.Namespace, Pod: t.Pod}
 }
 
-// recordPort records the port if the policy lets the pod have one more. Counting and recording are under one lock, so
-// that two ADDs at the same time cannot both get the last port.
+// recordPort records the port if the policy permits the pod another port. It counts and records
+// under one lock, so that two concurrent ADDs cannot both take the last port.
 func (t *Attachment) recordPort(ctx context.Context, st *record.Store, a *addPlan) error {
 	if a.policy.HasPortLimits(t.subject()) {
-		end, _ := ctx.Deadline() // Add sets one
+		end, _ := ctx.Deadline() // set by Add
 		unlock, err := st.Lock(time.Until(end))
 		if err != nil {
 			return t.recordError(err)
@@ -221,8 +227,8 @@ func (t *Attachment) recordPort(ctx context.Context, st *record.Store, a *addPla
 	return t.recordError(st.Update(&a.record))
 }
 
-// createPort records the port with its addresses, and creates it. The plan then has the port as the vswitch
-// reports it.
+// createPort records the port with its addresses and creates it. It updates the plan with the
+// properties that the vswitch reports.
 func (t *Attachment) createPort(ctx context.Context, st *record.Store, a *addPlan, addresses Addresses) error {
 	a.port.Addresses = addresses.IPs
 	if err := t.recordPort(ctx, st, a); err != nil {
@@ -244,7 +250,7 @@ func (t *Attachment) createPort(ctx context.Context, st *record.Store, a *addPla
 	if got.Socket == a.socket {
 		return nil
 	}
-	// The vswitch decides where its sockets are.
+	// Some vswitches choose the path of the socket.
 	if err := t.checkLength(got.Socket); err != nil {
 		return err
 	}
@@ -253,13 +259,13 @@ func (t *Attachment) createPort(ctx context.Context, st *record.Store, a *addPla
 	return t.recordError(st.Update(&a.record))
 }
 
-// lockPort takes the lock of a record with a port, so that the reconciler of the NRI plugin does not create the
-// port while it is being removed.
+// lockPort takes the lock of a record with a port, so that the reconciler of the NRI plugin cannot
+// re-create the port during its removal.
 func (t *Attachment) lockPort(ctx context.Context, st *record.Store, r *record.Record) (unlock func(), err error) {
 	if r.Port == nil {
 		return func() {}, nil
 	}
-	end, _ := ctx.Deadline() // each caller sets one
+	end, _ := ctx.Deadline() // set by every caller
 	unlock, err = st.LockRecord(r.Key, time.Until(end))
 	if err != nil {
 		return nil, t.recordError(err)
@@ -271,12 +277,12 @@ func (t *Attachment) lockPort(ctx context.Context, st *record.Store, r *record.R
 	return unlock, nil
 }
 
-// removePort removes the port of a record. While it fails, the record has to stay.
+// removePort removes the port of a record. The caller keeps the record if it fails.
 func (t *Attachment) removePort(ctx context.Context, r *record.Record) error {
 	if r.Port == nil {
 		return nil
 	}
-	driver, forgets, err := t.openRecordedSwitch(r)
+	driver, isVolatile, err := t.openRecordedSwitch(r)
 	if err != nil {
 		e := AsError(err)
 		return Fail(e.Code, e.Msg, "%s; port %s stays on vswitch %q: put the vswitch back into the node's "+
@@ -284,15 +290,15 @@ func (t *Attachment) removePort(ctx context.Context, r *record.Record) error {
 			e.Details, r.Port.Name, r.Switch, path.Join(t.StateDir, r.FileName()))
 	}
 	err = vswitch.RemovePort(ctx, driver, *r.Port)
-	if vswitch.IsDown(err) && (forgets || t.unreached) {
-		return nil // no port can exist
+	if vswitch.IsDown(err) && (isVolatile || t.unreached) {
+		return nil // a stopped vswitch has lost the port, or never created it
 	}
 	return t.switchError(err)
 }
 
-// openRecordedSwitch returns the driver of a record's vswitch, and whether that vswitch forgets its ports when it ends.
-// Open vSwitch keeps them in its database.
-func (t *Attachment) openRecordedSwitch(r *record.Record) (driver vswitch.Driver, forgets bool, err error) {
+// openRecordedSwitch returns the driver of a record's vswitch. isVolatile is set if that vswitch loses its ports when
+// it stops; Open vSwitch keeps them in its database.
+func (t *Attachment) openRecordedSwitch(r *record.Record) (driver vswitch.Driver, isVolatile bool, err error) {
 	_, v, err := t.loadNodeConfig(cmp.Or(r.ConfigFile, config.DefaultPath), r.Switch)
 	if err != nil {
 		return nil, false, err
@@ -301,20 +307,22 @@ func (t *Attachment) openRecordedSwitch(r *record.Record) (driver vswitch.Driver
 	return driver, v.Type != config.VswitchOVS, err
 }
 
-// unrecordedTime bounds the search for the port of an attachment without a record. There is none, unless the record was
-// lost.
+// unrecordedTime bounds the search for the port of an attachment without a record. Such a port
+// exists only if the record was lost.
 const unrecordedTime = 2 * time.Second
 
-// removeUnrecordedPort removes the port of an attachment that has no record, and no other record of its interface. If
-// that fails, it is only reported: an Add that requested a port has a record.
+// removeUnrecordedPort removes the port of an attachment without a record, unless another network's
+// record has the same interface. It only logs a failure, because an Add that requested a port
+// leaves a record.
 func (t *Attachment) removeUnrecordedPort(ctx context.Context, st *record.Store, key record.Key) {
 	if t.Port.Vswitch == "" {
 		return
 	}
 	if st != nil {
 		keys, err := st.Keys()
-		if err != nil || slices.ContainsFunc(keys,
-			func(k record.Key) bool { return k.ContainerID == key.ContainerID && k.Interface == key.Interface }) {
+		if err != nil || slices.ContainsFunc(keys, func(k record.Key) bool {
+			return k.ContainerID == key.ContainerID && k.Interface == key.Interface
+		}) {
 			return
 		}
 	}
@@ -342,7 +350,8 @@ func (t *Attachment) listPorts(ctx context.Context, file, name string) (vswitch.
 	return driver, ports, t.switchError(err)
 }
 
-// checkResponding checks a switch of which the list of ports does not show that it works.
+// checkResponding checks that a vswitch responds whose database answers even while the vswitch
+// hangs.
 func (t *Attachment) checkResponding(ctx context.Context, driver vswitch.Driver) error {
 	responder, ok := driver.(vswitch.Responder)
 	if !ok {
@@ -353,8 +362,9 @@ func (t *Attachment) checkResponding(ctx context.Context, driver vswitch.Driver)
 	return t.switchError(responder.CheckResponding(ctx))
 }
 
-// collectPorts removes the network's ports that are not in valid and have no record: their record was lost. A
-// port is recorded before it is created, so the ports are listed first.
+// collectPorts removes the network's ports that are neither in valid nor recorded, because their
+// records were lost. A port is recorded before it is created, so collectPorts lists the ports
+// before it reads the records.
 func (t *Attachment) collectPorts(ctx context.Context, st *record.Store, valid map[record.Key]bool) error {
 	if t.Port.Vswitch == "" {
 		return nil
@@ -372,24 +382,23 @@ func (t *Attachment) collectPorts(ctx context.Context, st *record.Store, valid m
 	var errs []error
 	for _, p := range ports {
 		o := p.Owner
+		key := record.Key{Network: o.Network, ContainerID: o.ContainerID, Interface: o.Interface}
 		isRecorded := slices.ContainsFunc(keys, func(k record.Key) bool {
 			return k.ContainerID == o.ContainerID && k.Interface == o.Interface
 		})
-		if o.Network != t.Network || isRecorded ||
-			valid[record.Key{Network: o.Network, ContainerID: o.ContainerID, Interface: o.Interface}] {
+		if o.Network != t.Network || isRecorded || valid[key] {
 			continue
 		}
 		ctx, cancel := t.limitSwitch(ctx)
 		errs = append(errs, t.switchError(driver.Remove(ctx, o)))
 		cancel()
-		errs = append(errs, t.releaseUnknownAddresses(record.Key{Network: o.Network, ContainerID: o.ContainerID,
-			Interface: o.Interface}))
+		errs = append(errs, t.releaseUnknownAddresses(key))
 	}
 	return JoinErrors(errs...)
 }
 
-// checkRecordedPort compares the port of a record with what the vswitch reports. A vswitch does not report every
-// property.
+// checkRecordedPort compares the port of a record with the state that the vswitch reports.
+// Properties that a vswitch does not report are not compared.
 func (t *Attachment) checkRecordedPort(ctx context.Context, r *record.Record) error {
 	if r.Port == nil {
 		return nil
@@ -398,44 +407,46 @@ func (t *Attachment) checkRecordedPort(ctx context.Context, r *record.Record) er
 	if err != nil {
 		return err
 	}
-	at := slices.IndexFunc(ports, func(p vswitch.Port) bool { return p.Name == r.Port.Name })
-	if at < 0 {
+	index := slices.IndexFunc(ports, func(p vswitch.Port) bool { return p.Name == r.Port.Name })
+	if index < 0 {
 		return Changed("port", "vswitch %q has no port %s", r.Switch, r.Port.Name)
 	}
-	have, want := ports[at], *r.Port
-	if have.Owner.ContainerID != want.Owner.ContainerID || have.Owner.Interface != want.Owner.Interface {
-		return Changed("port", "port %s of vswitch %q belongs to interface %q of container %q", want.Name, r.Switch,
-			have.Owner.Interface, have.Owner.ContainerID)
+	current, recorded := ports[index], *r.Port
+	if o := current.Owner; o.ContainerID != recorded.Owner.ContainerID || o.Interface != recorded.Owner.Interface {
+		return Changed("port", "port %s of vswitch %q belongs to interface %q of container %q", recorded.Name, r.Switch,
+			o.Interface, o.ContainerID)
 	}
-	if have.Fault != "" {
-		return Changed("port", "port %s of vswitch %q is not usable: %s", want.Name, r.Switch, diag.Quote(have.Fault))
+	if current.Fault != "" {
+		return Changed("port", "port %s of vswitch %q is not usable: %s", recorded.Name, r.Switch,
+			diag.Quote(current.Fault))
 	}
-	want.Socket = SocketPath(r.Info) // the vswitch may have chosen it
+	recorded.Socket = SocketPath(r.Info) // the vswitch may have chosen it
 	for _, f := range []struct {
-		key        string
-		have, want any
-		reported   bool
+		key               string
+		current, recorded any
+		isReported        bool
 	}{
-		{"socket", have.Socket, want.Socket, have.Socket != ""},
-		{"bridge", have.Bridge, want.Bridge, want.Bridge != ""},
-		{"mtu", have.MTU, want.MTU, have.MTU != 0 && want.MTU != 0},
-		{"vlan", have.VLAN, want.VLAN, true},
-		{"queues", have.Queues, want.Queues, have.Queues != 0 && want.Queues != 0},
-		{"rate", wholeKilobits(have.Rate), wholeKilobits(want.Rate), want.Rate != 0},
+		{"socket", current.Socket, recorded.Socket, current.Socket != ""},
+		{"bridge", current.Bridge, recorded.Bridge, recorded.Bridge != ""},
+		{"mtu", current.MTU, recorded.MTU, current.MTU != 0 && recorded.MTU != 0},
+		{"vlan", current.VLAN, recorded.VLAN, true},
+		{"queues", current.Queues, recorded.Queues, current.Queues != 0 && recorded.Queues != 0},
+		{"rate", wholeKilobits(current.Rate), wholeKilobits(recorded.Rate), recorded.Rate != 0},
 	} {
-		if f.reported && f.have != f.want {
-			return Changed("port", "%s of port %s of vswitch %q is %v: must be %v", f.key, want.Name, r.Switch, f.have,
-				f.want)
+		if f.isReported && f.current != f.recorded {
+			return Changed("port", "%s of port %s of vswitch %q is %v: must be %v", f.key, recorded.Name, r.Switch,
+				f.current, f.recorded)
 		}
 	}
 	return nil
 }
 
-// wholeKilobits rounds a rate up to a number of kilobits a second, as vswitches do.
+// wholeKilobits rounds a rate in bits a second up to whole kilobits, the resolution of vswitches.
 func wholeKilobits(rate uint64) uint64 { return rate/1000*1000 + min(rate%1000, 1)*1000 }
 
-// checkSwitch checks that the network's vswitch answers, and returns the file that configures it. If it does not answer
-// and the network has ports on it, existing containers are cut off, too.
+// checkSwitch checks that the network's vswitch responds, and returns the file that configures it.
+// If the vswitch is unresponsive and the network has ports on it, existing containers are cut off
+// as well.
 func (t *Attachment) checkSwitch(ctx context.Context) (configFile string, err error) {
 	if t.Port.Vswitch == "" {
 		return "", nil

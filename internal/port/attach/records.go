@@ -14,8 +14,8 @@ func (t *Attachment) findRecords() (*record.Store, error) {
 	return st, t.recordError(err)
 }
 
-// findRecord returns a readable record of the network that is wanted, or nil.
-func (t *Attachment) findRecord(isWanted func(*record.Record) bool) (*record.Record, error) {
+// findRecord returns the first readable record of the network that matches, or nil.
+func (t *Attachment) findRecord(matches func(*record.Record) bool) (*record.Record, error) {
 	st, err := t.findRecords()
 	if st == nil || err != nil {
 		return nil, err
@@ -23,7 +23,7 @@ func (t *Attachment) findRecord(isWanted func(*record.Record) bool) (*record.Rec
 	defer st.Close()
 	keys, err := st.Keys()
 	for _, key := range keys {
-		if r, err := st.Read(key); err == nil && r != nil && r.Network == t.Network && isWanted(r) {
+		if r, err := st.Read(key); err == nil && r != nil && r.Network == t.Network && matches(r) {
 			return r, nil
 		}
 	}
@@ -39,7 +39,7 @@ func (t *Attachment) createRecord(st *record.Store, r *record.Record) error {
 	return t.recordError(err)
 }
 
-// recordError returns an error of package cnirecord with its code.
+// recordError adds a code to an error of package record.
 func (t *Attachment) recordError(err error) error {
 	switch {
 	case err == nil:

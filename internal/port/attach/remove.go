@@ -21,12 +21,12 @@ import (
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
 
-// temporaryAge is the age at which temporary files in the device-info directory are removed. Writers take
-// milliseconds, so an older file is from a writer that was killed.
+// temporaryAge is the age from which temporary files in the device-info directory are removed.
+// Writers take milliseconds, so an older file was left by a killed writer.
 const temporaryAge = 10 * time.Second
 
-// Remove removes whatever exists of the attachment, and its addresses. It needs neither the network namespace nor
-// the device.
+// Remove removes everything that exists of the attachment, and releases its addresses. It needs
+// neither the network namespace nor the device.
 func (t *Attachment) Remove(ctx context.Context) error {
 	st, err := t.findRecords()
 	if st == nil {
@@ -43,8 +43,8 @@ func (t *Attachment) Remove(ctx context.Context) error {
 	return JoinErrors(err, t.removeTemporary())
 }
 
-// markLeftover marks the record of an attachment that could not be removed. The CNI plugin needs no mark: its
-// runtime runs DEL again, and GC.
+// markLeftover marks the record of an attachment that could not be removed. The CNI plugin needs no
+// mark, because its runtime repeats DEL and runs GC.
 func (t *Attachment) markLeftover(st *record.Store) error {
 	if t.Adapter == "" {
 		return nil
@@ -57,8 +57,8 @@ func (t *Attachment) markLeftover(st *record.Store) error {
 	return t.recordError(st.Update(r))
 }
 
-// RemoveLeftovers removes what the adapter recorded of the attachment's interface, in any network. It also tries to
-// remove other attachments whose Remove has failed, and reports on Log what it cannot remove.
+// RemoveLeftovers removes the adapter's recorded attachments of this interface, in any network. It
+// also retries other attachments whose Remove has failed, and logs the failures of those.
 func (t *Attachment) RemoveLeftovers(ctx context.Context) error {
 	st, err := t.findRecords()
 	if st == nil || err != nil {
@@ -69,11 +69,11 @@ func (t *Attachment) RemoveLeftovers(ctx context.Context) error {
 	if err != nil {
 		return t.recordError(err)
 	}
-	answers := true // until a leftover shows that a vswitch does not
+	isResponding := true // until the removal of a leftover fails
 	for _, key := range keys {
 		own := key.ContainerID == t.ContainerID && key.Interface == t.Interface
 		r, err := st.Read(key)
-		if err != nil || r == nil || r.Adapter != t.Adapter || !own && !(r.Leftover && answers) {
+		if err != nil || r == nil || r.Adapter != t.Adapter || !own && !(r.Leftover && isResponding) {
 			continue
 		}
 		err = t.removeRecorded(ctx, st, key)
@@ -81,7 +81,7 @@ func (t *Attachment) RemoveLeftovers(ctx context.Context) error {
 		case err != nil && own:
 			return err
 		case err != nil:
-			answers = false
+			isResponding = false
 			fmt.Fprintf(t.Log, "%s: interface %s of container %s in network %s is left over: %v\n", t.Program,
 				key.Interface, key.ContainerID, key.Network, err)
 		}
@@ -89,10 +89,11 @@ func (t *Attachment) RemoveLeftovers(ctx context.Context) error {
 	return nil
 }
 
-// RemoveUnrecordedPorts removes the ports of the attachment's network that have no record, and reports failures on Log.
-// The records of a host are lost when it loses power, while Open vSwitch keeps its database.
+// RemoveUnrecordedPorts removes the ports of the attachment's network that have no record, and logs
+// failures. A host that loses power loses its records, while Open vSwitch keeps its database.
 func (t *Attachment) RemoveUnrecordedPorts(ctx context.Context) {
-	if t.Port.Vswitch == "" || t.StateDir != DefaultStateDir { // a user's records are not those of the host
+	// with another StateDir, the host's own records are unknown
+	if t.Port.Vswitch == "" || t.StateDir != DefaultStateDir {
 		return
 	}
 	st, err := t.findRecords()
@@ -107,7 +108,8 @@ func (t *Attachment) RemoveUnrecordedPorts(ctx context.Context) {
 	}
 }
 
-// removeRecorded removes an attachment. A missing record is no error: nothing exists of the attachment but addresses.
+// removeRecorded removes an attachment by its record. Without a record, only addresses, and after a
+// lost record a port or a damaged device-info file, can exist.
 func (t *Attachment) removeRecorded(ctx context.Context, st *record.Store, key record.Key) error {
 	r, err := t.readRecord(st, key)
 	switch {
@@ -125,9 +127,9 @@ func (t *Attachment) removeRecorded(ctx context.Context, st *record.Store, key r
 	return t.removeAll(ctx, st, r, func() error { return t.releaseAddresses(key, r) })
 }
 
-// removeAll removes what an Add has created. The port is removed first, and while that fails, everything else stays.
-// The record is removed last: while the addresses or something else is left, it stays, so that the next Remove or
-// CollectGarbage tries again.
+// removeAll removes everything that an Add has created. It removes the port first, and keeps
+// everything else while that fails. It removes the record last, so that the next Remove or
+// CollectGarbage retries after a failure.
 func (t *Attachment) removeAll(ctx context.Context, st *record.Store, r *record.Record, release func() error) error {
 	ctx, cancel := t.limitSwitch(ctx)
 	defer cancel()
@@ -147,7 +149,8 @@ func (t *Attachment) removeAll(ctx context.Context, st *record.Store, r *record.
 	return t.recordError(st.Remove(r.Key))
 }
 
-// removeAttachment removes what an Add created. Parts may be gone already.
+// removeAttachment removes the device-info file and the directory of a record. Missing parts are no
+// error.
 func (t *Attachment) removeAttachment(r *record.Record) error {
 	var err error
 	if !r.InfoKept {
@@ -159,7 +162,7 @@ func (t *Attachment) removeAttachment(r *record.Record) error {
 	return JoinErrors(err, t.removeClaimedDir(r))
 }
 
-// removeTemporary removes what killed writers have left in the directory of device-info files.
+// removeTemporary removes the temporary files of killed writers in the device-info directory.
 func (t *Attachment) removeTemporary() error {
 	if t.checkInfoDir(t.InfoDir) != nil {
 		return nil // no Add has written there
@@ -167,8 +170,8 @@ func (t *Attachment) removeTemporary() error {
 	return ioError("device-info", deviceinfo.RemoveTemporary(t.Root.Dir(), t.InfoDir, temporaryAge))
 }
 
-// CollectGarbage removes the attachments of the attachment's network that are not in valid. A failure does not keep
-// it from removing others.
+// CollectGarbage removes the attachments of the network that are not in valid. After a failure it
+// continues with the next attachment.
 func (t *Attachment) CollectGarbage(ctx context.Context, valid map[record.Key]bool) error {
 	st, err := t.findRecords()
 	if err != nil {
@@ -186,7 +189,7 @@ func (t *Attachment) CollectGarbage(ctx context.Context, valid map[record.Key]bo
 			continue
 		}
 		if r, err := st.Read(key); err == nil && r != nil && r.Adapter != t.Adapter {
-			continue // of another runtime's network with the same name
+			continue // belongs to another runtime's network with the same name
 		}
 		errs = append(errs, t.removeRecorded(ctx, st, key))
 	}
@@ -194,8 +197,9 @@ func (t *Attachment) CollectGarbage(ctx context.Context, valid map[record.Key]bo
 	return JoinErrors(errs...)
 }
 
-// releaseUnrecorded removes the claims of containers without any record, of all networks: the record was
-// lost. An Add writes its record before it claims a directory, so the records are read while the claims are locked.
+// releaseUnrecorded removes the claims of containers without any record, in all networks, because
+// their records were lost. An Add writes its record before it claims a directory, so the records
+// are read while the claims are locked.
 func (t *Attachment) releaseUnrecorded(st *record.Store) error {
 	var recorded []string
 	readKeys := sync.OnceValue(func() error {
@@ -214,10 +218,11 @@ func (t *Attachment) releaseUnrecorded(st *record.Store) error {
 	return readKeys()
 }
 
-// removeUnrecorded removes what it can find of an attachment without a usable record. Remove must succeed (§2,
-// Remove), otherwise the pod never ends. Nothing in the broken record is used. The names of the port, the directory and
-// the device-info file contain the attachment's names, and a file must say that this plugin wrote it for
-// this network. The runtime logs the messages on standard error.
+// removeUnrecorded removes an attachment whose record is unusable. Remove must succeed (§2,
+// Remove), otherwise the pod never terminates. It uses nothing from the broken record: it finds
+// port, directory and device-info file by names that contain the attachment's names, and removes
+// only device-info files that this plugin wrote for this network. It reports on standard error,
+// which the runtime logs.
 func (t *Attachment) removeUnrecorded(ctx context.Context, st *record.Store, key record.Key, broken error) error {
 	fmt.Fprintf(t.Log, "%s: %v; removing the record and everything with the attachment's names\n", t.Program,
 		t.recordError(broken))
@@ -249,7 +254,7 @@ func (t *Attachment) removeOwnInfoFiles(key record.Key) error {
 		name := path.Base(f.File)
 		_, ifName, ok := deviceinfo.MatchCNIFileName(name, key.ContainerID)
 		isNamed := ok && ifName == key.Interface
-		// This plugin replaces files atomically, so it did not write an unreadable one.
+		// This plugin replaces files atomically, so it cannot have written an unreadable one.
 		if !isNamed || f.Err != nil {
 			continue
 		}
@@ -261,14 +266,15 @@ func (t *Attachment) removeOwnInfoFiles(key record.Key) error {
 	return JoinErrors(errs...)
 }
 
-// removeDamagedInfo removes unreadable device-info files with the names of an attachment without a usable record: the
-// file that the runtime names, and <namespace>-<network>-<container ID>_<interface>. Such a file would block an Add
-// with the same names. A network can name a file of another attachment, which stays.
+// removeDamagedInfo removes unreadable device-info files of an attachment without a usable record,
+// which would block the next Add: the file that the runtime names, and
+// <namespace>-<network>-<container ID>_<interface>. If the network names a file of another
+// attachment, the file stays.
 func (t *Attachment) removeDamagedInfo(key record.Key) error {
 	dir := deviceinfo.CNIDir{Root: t.Root.Dir(), Dir: t.InfoDir}
 	files, err := dir.List()
 	if err != nil {
-		return nil // removeOwnInfoFiles reports it where a record says that there are files
+		return nil // removeOwnInfoFiles reports it
 	}
 	var errs []error
 	for _, f := range files {

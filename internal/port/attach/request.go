@@ -17,8 +17,12 @@ import (
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
 
-// Device is the device of an attachment: the keys of the device-info map of its type (Device Information
-// Specification, §3.1).
+// The request is the part of a network's configuration that both adapters share: the device, by the
+// keys of the device-info map of its type (Device Information Specification, §3.1), and the port on
+// a vswitch. Its errors name keys through Attachment.Source, because the adapters spell and locate
+// keys differently.
+//
+// Device is the requested device of an attachment.
 type Device struct {
 	Kind  deviceinfo.Type
 	Field map[string]string
@@ -33,22 +37,22 @@ var DeviceKeys = map[deviceinfo.Type][]string{
 	deviceinfo.TypeMemif:     {"role", "path", "mode"},
 }
 
-// deviceValues are the values of keys that have a fixed set of values.
+// deviceValues lists the permitted values of the keys that have a fixed set.
 var deviceValues = map[deviceinfo.Type]map[string][]string{
 	deviceinfo.TypeVhostUser: {"mode": {"server", "client"}},
 	deviceinfo.TypeMemif:     {"role": {"master", "slave"}, "mode": {"ethernet", "ip", "inject-punt"}},
 	deviceinfo.TypeVDPA:      {"driver": {"vhost", "virtio"}},
 }
 
-// CheckDevice checks the device against the specification, as far as the configuration alone allows. It brings
-// addresses into their canonical form.
+// CheckDevice checks the device against the specification, without reading the host. It rewrites
+// PCI addresses to their canonical form.
 func (t *Attachment) CheckDevice() error {
 	d := &t.Device
 	for _, key := range DeviceKeys[d.Kind] {
-		values, chooses := deviceValues[d.Kind][key]
+		values, hasValues := deviceValues[d.Kind][key]
 		s := d.Field[key]
-		if !chooses || s == "" {
-			continue // completeSocket takes it from the device plugin's device-info
+		if !hasValues || s == "" {
+			continue // completeSocket reads it from the device plugin's device-info
 		}
 		if !slices.Contains(values, s) {
 			return t.Invalid("device."+key, diag.Quote(s), strings.Join(values, " or "))
@@ -69,22 +73,22 @@ func (t *Attachment) CheckDevice() error {
 	return nil
 }
 
-// completeSocket takes missing fields from the device plugin's device-info described, of which file is a copy.
-// That device-info describes the allocated port, so a contradicting configuration is an error.
-// planAddSocket compares the path.
+// completeSocket copies missing fields from described, the device plugin's device-info, which was
+// read from file. That device-info describes the allocated port, so a contradicting configuration
+// is an error. planAddSocket compares the path.
 func (t *Attachment) completeSocket(file string, described *deviceinfo.Info) error {
 	d := &t.Device
-	says := identityFields(described)
+	describedFields := identityFields(described)
 	for _, key := range DeviceKeys[d.Kind] {
 		if key == "path" {
 			continue
 		}
-		have, want := d.Field[key], says[key]
+		configured, allocated := d.Field[key], describedFields[key]
 		switch {
-		case have == "":
-			d.Field[key] = want
-		case want != "" && have != want:
-			return t.contradiction(key, have, want, file, string(d.Kind)+"."+key)
+		case configured == "":
+			d.Field[key] = allocated
+		case allocated != "" && configured != allocated:
+			return t.contradiction(key, configured, allocated, file, string(d.Kind)+"."+key)
 		}
 		if d.Kind == deviceinfo.TypeMemif && key == "mode" && d.Field[key] == "" {
 			d.Field[key] = string(deviceinfo.MemifEthernet)
@@ -97,12 +101,14 @@ func (t *Attachment) completeSocket(file string, described *deviceinfo.Info) err
 }
 
 // contradiction returns the error for a configuration that contradicts the device plugin's device-info.
-func (t *Attachment) contradiction(key, have, want, file, field string) error {
-	return t.Invalid("device."+key, diag.Quote(have),
-		fmt.Sprintf(`%s, which the device plugin's device-info has for the allocated device in %s of %q: `+
-			`remove device.%s from the configuration, or resourceName from the network's definition`, diag.Quote(want), field, file, key))
+func (t *Attachment) contradiction(key, configured, allocated, file, field string) error {
+	return t.Invalid("device."+key, diag.Quote(configured), fmt.Sprintf(
+		`%s, which the device plugin's device-info has for the allocated device in %s of %q: `+
+			`remove device.%s from the configuration, or resourceName from the network's definition`,
+		diag.Quote(allocated), field, file, key))
 }
 
+// IsSocket reports whether the device is a UNIX socket of a userspace interface.
 func (d *Device) IsSocket() bool {
 	return d.Kind == deviceinfo.TypeVhostUser || d.Kind == deviceinfo.TypeMemif
 }
@@ -113,7 +119,8 @@ func (d *Device) hostCreates() bool {
 		d.Kind == deviceinfo.TypeMemif && d.Field["role"] == string(deviceinfo.MemifSlave)
 }
 
-// isCreatorKnown reports whether the configuration says who creates the socket.
+// isCreatorKnown reports whether the configuration decides whether host or application creates the
+// socket.
 func (d *Device) isCreatorKnown() bool {
 	return d.Field["mode"] != "" && d.Kind == deviceinfo.TypeVhostUser || d.Field["role"] != ""
 }
@@ -122,8 +129,9 @@ func (d *Device) isAbstract() bool {
 	return d.Kind == deviceinfo.TypeMemif && strings.HasPrefix(d.Field["path"], "@")
 }
 
-// checkSocketPath checks the path of a socket: a file name in the attachment's directory, an abstract name of
-// a memif socket, or, if the host creates the socket, an absolute path.
+// checkSocketPath checks the path of a socket. It must be a file name in the attachment's
+// directory, an abstract name of a memif socket, or, if the host creates the socket, an absolute
+// path.
 func (t *Attachment) checkSocketPath() error {
 	d := &t.Device
 	p := d.Field["path"]
@@ -149,8 +157,8 @@ func (t *Attachment) checkSocketPath() error {
 	return nil
 }
 
-// PortRequest is the network's request for a port on a vswitch. Zero values leave the choice to the node's
-// configuration, and then to the vswitch.
+// PortRequest is the network's request for a port on a vswitch. For zero values the node's
+// configuration has a default, and otherwise the vswitch.
 type PortRequest struct {
 	Vswitch string // name in the node's configuration; "" for no port
 	Bridge  string
@@ -160,15 +168,15 @@ type PortRequest struct {
 	Rate    uint64 // bits a second
 }
 
-// configDir has the files that configFile can name.
+// configDir is the directory below which configFile must be.
 const configDir = "/etc"
 
-// portBounds are the least and the largest value of a port's numbers.
+// portBounds are the smallest and the largest value of each numeric key of a port.
 var portBounds = map[string][2]int{"mtu": {68, 65535}, "vlan": {1, 4094}, "queues": {1, 256}}
 
-// SetValue sets the value of the key mtu, vlan, queues, rate, timeout, configFile or socketDirSize from its text. want
-// says what the value has to be if the text is invalid.
-func (t *Attachment) SetValue(key, text string) (want string) {
+// SetValue sets the key mtu, vlan, queues, rate, timeout, configFile or socketDirSize from its
+// text. If the text is invalid, it returns the rule as a noun phrase for "must be …".
+func (t *Attachment) SetValue(key, text string) (rule string) {
 	p := &t.Port
 	switch key {
 	case "configFile":
@@ -191,7 +199,7 @@ func (t *Attachment) SetValue(key, text string) (want string) {
 	case "timeout":
 		d, err := time.ParseDuration(text)
 		if err != nil || d < MinTimeout || d > MaxTimeout {
-			return fmt.Sprintf("a duration from %v to %v, as \"10s\"", MinTimeout, MaxTimeout)
+			return fmt.Sprintf("a duration from %v to %v, such as \"10s\"", MinTimeout, MaxTimeout)
 		}
 		t.Timeout = d
 	default:
@@ -205,16 +213,18 @@ func (t *Attachment) SetValue(key, text string) (want string) {
 	return ""
 }
 
-// CheckPort checks what the keys of a port require of other keys.
+// CheckPort checks the combination of the port's keys with each other and with the device.
 func (t *Attachment) CheckPort() error {
 	p := &t.Port
 	if p.Vswitch == "" {
 		for _, f := range []struct {
 			key   string
-			given bool
-		}{{"bridge", p.Bridge != ""}, {"mtu", p.MTU != 0}, {"vlan", p.VLAN != 0}, {"queues", p.Queues != 0}, {"rate",
-			p.Rate != 0}} {
-			if f.given {
+			isSet bool
+		}{
+			{"bridge", p.Bridge != ""}, {"mtu", p.MTU != 0}, {"vlan", p.VLAN != 0}, {"queues", p.Queues != 0},
+			{"rate", p.Rate != 0},
+		} {
+			if f.isSet {
 				return t.Invalid(f.key, t.Source.Value(f.key),
 					"the key only together with vswitch, the name of a vswitch in the node's configuration")
 			}

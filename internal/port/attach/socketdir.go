@@ -24,11 +24,12 @@ import (
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
 
-// dirInContainer has a container's sockets, as net/<ifName>/<file>.
+// dirInContainer is the directory in a container below which its sockets are, as
+// net/<ifName>/<file>.
 const dirInContainer = "/var/run/jackfield"
 
-// planSocket plans the socket of an attachment: in the attachment's own directory dir below the socket directory.
-// The name of that directory only depends on network, container and interface.
+// planSocket plans the socket of an attachment in its own directory below the socket directory. The
+// name of that directory depends only on network, container and interface, so Remove can derive it.
 func (t *Attachment) planSocket() (dir, socket string, err error) {
 	d := &t.Device
 	file := d.Field["path"]
@@ -50,8 +51,8 @@ func (t *Attachment) planSocket() (dir, socket string, err error) {
 	return dir, socket, t.checkLength(socket)
 }
 
-// planAddSocket plans the socket of an Add: at the path in the device plugin's device-info, or at that of the
-// configuration.
+// planAddSocket plans the socket of an Add. The path in the device plugin's device-info comes
+// before the configured one, and the two must agree.
 func (t *Attachment) planAddSocket(a *addPlan) error {
 	d := &t.Device
 	if !d.IsSocket() {
@@ -61,20 +62,22 @@ func (t *Attachment) planAddSocket(a *addPlan) error {
 	if err := t.completeSocket(file, a.before); err != nil {
 		return err
 	}
-	have, described := d.Field["path"], SocketPath(a.before)
+	configured, described := d.Field["path"], SocketPath(a.before)
 	if described != "" {
+		// An earlier ADD of this attachment may have written the file, so its own path there is no
+		// contradiction.
 		switch dir, socket, err := t.planSocket(); {
 		case err == nil && dir != "" && socket == described:
-			a.record.Directory, a.socket = dir, socket // an earlier ADD of this attachment wrote the file
+			a.record.Directory, a.socket = dir, socket
 			return nil
-		case have == "" || t.Root.IsSameFile(have, described):
+		case configured == "" || t.Root.IsSameFile(configured, described):
 			a.socket = described
 			if strings.HasPrefix(described, "@") {
 				return nil
 			}
 			return t.checkLength(described)
 		default:
-			return t.contradiction("path", have, described, file, string(d.Kind)+".path")
+			return t.contradiction("path", configured, described, file, string(d.Kind)+".path")
 		}
 	}
 	if err := t.checkSocketPath(); err != nil {
@@ -85,8 +88,9 @@ func (t *Attachment) planAddSocket(a *addPlan) error {
 	return err
 }
 
-// DirName returns the name of an attachment's directory: the beginning of the container's ID, for
-// people, a hash of network, container and interface, and the interface. It has at most 41 bytes.
+// DirName returns the name of an attachment's directory. It joins the beginning of the container's
+// ID, for readers, a hash of network, container and interface, and the interface. It has at most 41
+// bytes.
 func DirName(k record.Key) string {
 	sum := sha256.Sum256([]byte(k.Network + "\x00" + k.ContainerID + "\x00" + k.Interface))
 	return k.ContainerID[:min(12, len(k.ContainerID))] + "-" + hex.EncodeToString(sum[:6]) + "-" + k.Interface
@@ -95,23 +99,24 @@ func DirName(k record.Key) string {
 // checkLength checks that the socket's paths on the host and in the container fit a UNIX socket address.
 func (t *Attachment) checkLength(socket string) error {
 	inside := path.Join(dirInContainer, "net", t.Interface, path.Base(socket))
-	for _, p := range []struct{ what, path string }{{"on the host", socket}, {"in the container", inside}} {
+	for _, p := range []struct{ side, path string }{{"on the host", socket}, {"in the container", inside}} {
 		if n := len(p.path); n > hostfs.MaxSocketPath {
-			return Fail(codeConfig, "invalid network configuration: socketDir, device.path: the socket's path "+
-				"is too long",
-				"%s it is %q, of %d bytes; a UNIX socket's path has at most %d: shorten socketDir or "+
-					"device.path", p.what, p.path, n, hostfs.MaxSocketPath)
+			return Fail(codeConfig,
+				"invalid network configuration: socketDir, device.path: the socket's path is too long",
+				"%s it is %q, of %d bytes; a UNIX socket's path has at most %d: shorten socketDir or device.path",
+				p.side, p.path, n, hostfs.MaxSocketPath)
 		}
 	}
 	return nil
 }
 
-// openDir opens a directory of the configuration, and creates it if it is missing. key names it in errors. A
-// directory that another user could replace or fill is refused.
+// openDir opens a directory of the configuration, and creates it if it is missing. key names the
+// directory in errors. openDir returns an error if another user could replace the directory or
+// create files in it.
 func openDir(host hostfs.Root, key, dir string, perm uint32) (*os.File, error) {
 	open := trust.MakeOwnDir
 	if key == "socketDir" {
-		open = trust.MakeSharedDir // with the vswitch's user and group
+		open = trust.MakeSharedDir // may belong to the vswitch's user
 	}
 	f, err := open(host, dir, perm)
 	if err != nil {
@@ -120,18 +125,19 @@ func openDir(host hostfs.Root, key, dir string, perm uint32) (*os.File, error) {
 	return f, nil
 }
 
-// claimedPath returns the canonical path of an attachment's directory, under which it is claimed.
+// claimedPath returns the canonical path of an attachment's directory. Claims use canonical paths,
+// so that two spellings of one path conflict.
 func (t *Attachment) claimedPath(name string) string {
 	return path.Join(t.Root.Canonical(t.SocketDir), name)
 }
 
-// holder returns the holder of a container's claims, with the program that makes them.
+// holder returns the holder of a container's claims: the container and the claiming program.
 func (t *Attachment) holder(containerID string) claims.Holder {
 	return claims.Holder{Sandbox: containerID, Adapter: cmp.Or(t.Adapter, claims.CNI), StateDir: t.StateDir}
 }
 
-// claimAndCreateSocketDir claims an attachment's directory for the pod and creates it. The claim keeps other
-// pods from getting the directory before the pod's first container is created.
+// claimAndCreateSocketDir claims an attachment's directory for the pod and creates it. The claim
+// prevents other pods from getting the directory before the pod's first container is created.
 func (t *Attachment) claimAndCreateSocketDir(name string) (err error) {
 	dir, claimed := claims.Open(t.Root, t.ClaimsDir), t.claimedPath(name)
 	_, fresh, err := dir.ClaimDirectory(claimed, t.holder(t.ContainerID))
@@ -145,7 +151,7 @@ func (t *Attachment) claimAndCreateSocketDir(name string) (err error) {
 	fd, err := t.createSocketDir(name)
 	if err != nil {
 		if fresh && AsError(err).Code == CodeExists {
-			// The existing directory is not this attachment's.
+			// The existing directory belongs to something else.
 			err = JoinErrors(err, dir.ReleaseDirectory(claimed, t.holder(t.ContainerID)))
 		}
 		return err
@@ -155,9 +161,9 @@ func (t *Attachment) claimAndCreateSocketDir(name string) (err error) {
 	return t.recordSocketDir(dir, claimed, fd)
 }
 
-// recordSocketDir records the creation of an attachment's directory in its claim. If the configuration has a
-// size, it mounts a file system that bounds the directory. The plugin runs in the runtime's mount namespace,
-// so the host sees the mount.
+// recordSocketDir records in its claim that an attachment's directory was created. If the
+// configuration sets a size, recordSocketDir mounts a file system that bounds the directory. The
+// plugin runs in the runtime's mount namespace, so the mount is visible to the host.
 func (t *Attachment) recordSocketDir(dir *claims.Dir, claimed string, fd int) error {
 	if size := t.SocketDirSize; size > 0 {
 		root, err := sockdir.Mount(dir, claimed, fd, size)
@@ -178,8 +184,8 @@ func (t *Attachment) recordSocketDir(dir *claims.Dir, claimed string, fd int) er
 	return nil
 }
 
-// createSocketDir creates an attachment's directory with the owner, group and group write permission of the
-// socket directory, so that a vswitch that does not run as root can create its sockets.
+// createSocketDir creates an attachment's directory with the owner, group and group write
+// permission of the socket directory, so that an unprivileged vswitch can create its sockets there.
 func (t *Attachment) createSocketDir(name string) (fd int, err error) {
 	dir := t.SocketDir
 	f, err := openDir(t.Root, "socketDir", dir, 0o755)
@@ -194,7 +200,7 @@ func (t *Attachment) createSocketDir(name string) (fd int, err error) {
 	fd, err = hostfs.MkdirAt(int(f.Fd()), name, 0o755|st.Mode&0o020)
 	if errors.Is(err, unix.EEXIST) {
 		return -1, Fail(CodeExists, "the attachment already exists",
-			"directory %q exists, and no record says that this plugin created it: remove it", path.Join(dir, name))
+			"directory %q exists, and this plugin has no record of creating it: remove it", path.Join(dir, name))
 	}
 	if err != nil {
 		return -1, Fail(codeIO, "I/O failure: socketDir", "create %q: %v", path.Join(dir, name), err)
@@ -209,8 +215,9 @@ func (t *Attachment) createSocketDir(name string) (fd int, err error) {
 	return fd, nil
 }
 
-// removeClaimedDir removes the directory of a record, if it still is the one that Add created, and then its
-// claim. If a killed Add did not record which directory it created, only an empty directory is removed.
+// removeClaimedDir removes the directory of a record, if it is still the directory that Add
+// created, and then its claim. If a killed Add did not record the directory's identity, only an
+// empty directory is removed.
 func (t *Attachment) removeClaimedDir(r *record.Record) error {
 	if r.Directory == "" {
 		return nil
@@ -221,7 +228,7 @@ func (t *Attachment) removeClaimedDir(r *record.Record) error {
 		return ioError("claimsDir", err)
 	}
 	if slices.ContainsFunc(claim.Holders, func(h claims.Holder) bool { return h.Sandbox != r.ContainerID }) {
-		return nil // another pod's, which Add could not claim
+		return nil // belongs to another pod, so Add could not claim it
 	}
 	if err := removeSocketDir(t.Root, r.SocketDir, r.Directory, &claim); err != nil {
 		return err
@@ -229,9 +236,10 @@ func (t *Attachment) removeClaimedDir(r *record.Record) error {
 	return ioError("claimsDir", dir.ReleaseDirectory(r.Claimed, t.holder(r.ContainerID)))
 }
 
-// removeSocketDir unmounts the file system that the claim names, and removes an attachment's directory: all of it if it
-// is the one that the claim says was created, and only an empty one if the claim does not say. It follows no symlink,
-// changes nothing outside, and only removes a directory. A missing directory is no error.
+// removeSocketDir unmounts the file system that the claim records, and removes an attachment's
+// directory. If the claim records the directory's identity, its contents are removed as well;
+// without an identity only an empty directory is removed. removeSocketDir follows no symlink and
+// changes nothing outside the directory. A missing directory is no error.
 func removeSocketDir(host hostfs.Root, dir, name string, claim *claims.Claim) error {
 	if err := deviceinfo.CheckFileName(name); err != nil {
 		return err

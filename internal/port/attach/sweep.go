@@ -21,9 +21,10 @@ import (
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
 
-// Sweeper removes everything that an attachment has until its sandbox is removed: record, port, addresses, directory,
-// claim and device-info. A runtime does not always run DEL: Multus runs no DEL if its own record of the sandbox is
-// lost. The caller must know that a sandbox was removed, because a sweep cuts off a living one.
+// Sweeper removes the attachments of removed sandboxes: record, port, addresses, directory, claim
+// and device-info. Runtimes do not always run DEL; Multus does not if its own record of the sandbox
+// is lost. The caller must be certain that the sandbox was removed, because a sweep cuts off a
+// living sandbox.
 type Sweeper struct {
 	Root    hostfs.Root
 	Config  *config.Config // of the node
@@ -33,7 +34,7 @@ type Sweeper struct {
 	Release func(ctx context.Context, key record.Key, recorded *record.IPAM) error
 }
 
-// plainKeys describes keys of networks by their names alone.
+// plainKeys is the Source of attachments that have no configuration: keys stand for themselves.
 type plainKeys struct{}
 
 func (plainKeys) Name(key string) string { return key }
@@ -42,9 +43,11 @@ func (plainKeys) Value(string) string    { return "nothing" }
 
 // attachment returns the attachment of a key in the node's own directories.
 func (s *Sweeper) attachment(ctx context.Context, key record.Key) *Attachment {
-	t := &Attachment{Key: key, Root: s.Root, Log: s.Log, Program: s.Program, Source: plainKeys{},
-		ConfigFile: config.DefaultPath,
-		StateDir:   DefaultStateDir, ClaimsDir: claims.Path(s.Config.StateDir), SocketDir: DefaultSocketDir, InfoDir: s.Config.DeviceInfo.CNIDir}
+	t := &Attachment{
+		Key: key, Root: s.Root, Log: s.Log, Program: s.Program, Source: plainKeys{},
+		ConfigFile: config.DefaultPath, StateDir: DefaultStateDir, ClaimsDir: claims.Path(s.Config.StateDir),
+		SocketDir: DefaultSocketDir, InfoDir: s.Config.DeviceInfo.CNIDir,
+	}
 	if len(s.Config.Sockets.Roots) > 0 {
 		t.SocketDir = s.Config.Sockets.Roots[0]
 	}
@@ -57,16 +60,16 @@ func (s *Sweeper) attachment(ctx context.Context, key record.Key) *Attachment {
 	return t
 }
 
-// Recorded lists the attachments of the CNI plugin that have a record and for which isWanted returns true. The record
-// is nil if it is unreadable.
-func (s *Sweeper) Recorded(isWanted func(record.Key, *record.Record) bool) ([]record.Key, error) {
+// Recorded lists the recorded attachments of the CNI plugin that match. The record is nil if it is
+// unreadable.
+func (s *Sweeper) Recorded(matches func(record.Key, *record.Record) bool) ([]record.Key, error) {
 	return s.list(func(key record.Key, r *record.Record) bool {
-		return (r == nil || r.Adapter == "") && isWanted(key, r)
+		return (r == nil || r.Adapter == "") && matches(key, r)
 	})
 }
 
-// list is Recorded for the attachments of all adapters.
-func (s *Sweeper) list(isWanted func(record.Key, *record.Record) bool) ([]record.Key, error) {
+// list lists the recorded attachments of all adapters that match.
+func (s *Sweeper) list(matches func(record.Key, *record.Record) bool) ([]record.Key, error) {
 	st, err := record.Find(s.Root, DefaultStateDir)
 	if st == nil || err != nil {
 		return nil, err
@@ -76,22 +79,22 @@ func (s *Sweeper) list(isWanted func(record.Key, *record.Record) bool) ([]record
 	if err != nil {
 		return nil, err
 	}
-	var wanted []record.Key
+	var matching []record.Key
 	for _, key := range keys {
 		r, err := st.Read(key)
 		if err == nil && r == nil {
 			continue // removed meanwhile
 		}
-		if isWanted(key, r) {
-			wanted = append(wanted, key)
+		if matches(key, r) {
+			matching = append(matching, key)
 		}
 	}
-	return wanted, nil
+	return matching, nil
 }
 
-// Abandoned lists the recorded attachments whose sandbox is not in the runtime's list. An ADD runs before the runtime
-// lists the sandbox, so the network namespace must be gone, too, and the record must be older than before. Where the
-// record does not say, the attachment is not abandoned.
+// Abandoned lists the recorded attachments of sandboxes that the runtime does not list. An ADD runs
+// before the runtime lists the sandbox, so the network namespace must be gone as well, and the
+// record must be older than before. An attachment whose record has no namespace is not abandoned.
 func (s *Sweeper) Abandoned(isListed func(sandboxID string) bool, before time.Time) ([]record.Key, error) {
 	return s.Recorded(func(key record.Key, r *record.Record) bool {
 		if r == nil || isListed(key.ContainerID) {
@@ -115,7 +118,8 @@ func (s *Sweeper) AbandonedByPodman() ([]record.Key, error) {
 	})
 }
 
-// UnrecordedPort is a port with Jackfield's mark on a vswitch, of which no attachment has a record.
+// UnrecordedPort is a port with Jackfield's mark on a vswitch that belongs to no recorded
+// attachment.
 type UnrecordedPort struct {
 	Switch string
 	vswitch.Port
@@ -125,8 +129,8 @@ type UnrecordedPort struct {
 // Remove removes the port.
 func (p *UnrecordedPort) Remove(ctx context.Context) error { return p.driver.Remove(ctx, p.Owner) }
 
-// UnrecordedPorts lists the ports of the node's vswitches that have no record. An ADD records a port before it creates
-// the port, so the ports are listed first.
+// UnrecordedPorts lists the ports of the node's vswitches that have no record. An ADD records a
+// port before it creates the port, so UnrecordedPorts lists the ports before it reads the records.
 func (s *Sweeper) UnrecordedPorts(ctx context.Context) (ports []UnrecordedPort, err error) {
 	var errs []error
 	for _, v := range s.Config.Vswitches {
@@ -149,12 +153,12 @@ func (s *Sweeper) UnrecordedPorts(ctx context.Context) (ports []UnrecordedPort, 
 		return false
 	})
 	if err != nil {
-		return nil, err // the records are unknown, so no port is known to have none
+		return nil, err // the records are unknown, so every port may have one
 	}
 	return ports, errors.Join(errs...)
 }
 
-// Remove removes a recorded attachment. While something cannot be removed, the record stays.
+// Remove removes a recorded attachment. The record stays until everything else is removed.
 func (s *Sweeper) Remove(ctx context.Context, key record.Key) error {
 	t := s.attachment(ctx, key)
 	st, err := t.findRecords()
@@ -168,8 +172,8 @@ func (s *Sweeper) Remove(ctx context.Context, key record.Key) error {
 	return t.removeRecorded(ctx, st, key)
 }
 
-// RemoveSandbox removes everything of a removed sandbox: its recorded attachments, and the directories, claims and
-// device-info files of attachments whose record was lost.
+// RemoveSandbox removes everything of a removed sandbox. Attachments whose record was lost are
+// found by their claims and device-info files.
 func (s *Sweeper) RemoveSandbox(ctx context.Context, sandboxID string) error {
 	keys, err := s.Recorded(func(key record.Key, _ *record.Record) bool { return key.ContainerID == sandboxID })
 	if err != nil {
@@ -180,7 +184,7 @@ func (s *Sweeper) RemoveSandbox(ctx context.Context, sandboxID string) error {
 		errs = append(errs, s.Remove(ctx, key))
 	}
 	if err := JoinErrors(errs...); err != nil {
-		return err // the records say what is left
+		return err // the remaining records are retried
 	}
 	_, err = deviceinfo.CNIDir{Root: s.Root.Dir(), Dir: s.Config.DeviceInfo.CNIDir}.RemoveSandbox(sandboxID)
 	return JoinErrors(s.removeClaimed(ctx, sandboxID), ioError("device-info", err))

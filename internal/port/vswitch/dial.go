@@ -13,10 +13,12 @@ import (
 	"github.com/jackfield/jackfield/internal/base/deadline"
 )
 
-// dialPause is between two attempts to connect while the listen queue is full. VPP's has five places.
+// dialPause is the pause between two connection attempts while the listen queue is full. VPP's
+// queue holds five connections.
 const dialPause = 10 * time.Millisecond
 
-// Dial connects to the UNIX socket of a switch. It waits while the listen queue is full, until ctx ends.
+// Dial connects to the UNIX socket of a switch. While the listen queue is full it retries until ctx
+// ends.
 func Dial(ctx context.Context, socket string) (net.Conn, error) {
 	for {
 		conn, err := new(net.Dialer).DialContext(ctx, "unix", socket)

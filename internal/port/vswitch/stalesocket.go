@@ -15,9 +15,11 @@ import (
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 
-// RemoveStaleSocket removes a port's socket that the switch left behind, that is one on which no process listens. A
-// missing socket is no error. Another file, and a socket on which a process listens, are errors with
-// errdefs.ErrAlreadyExists.
+// RemoveStaleSocket removes a port's socket on which no process listens, because the switch left it
+// behind. A missing socket is no error. Another type of file, and a socket with a listener, are
+// errors with errdefs.ErrAlreadyExists.
+//
+// The check opens the directory first, so that a replaced parent cannot redirect the removal.
 func RemoveStaleSocket(host hostfs.Root, protocol Type, socket string) error {
 	dir, err := host.Open(path.Dir(socket), unix.O_PATH|unix.O_DIRECTORY)
 	if errdefs.IsNotFound(err) {

@@ -2,17 +2,19 @@
 
 package vswitch
 
-// Status is a virtual switch and the ports of living pods on it.
+// Status is the state of a virtual switch and of the living pods' ports on it.
 type Status struct {
 	Name     string `json:"name"`
 	Type     string `json:"type"`
 	Endpoint string `json:"endpoint"`
-	// Checked says that the switch was checked since the daemon started. Until then nothing below is known.
+	// Checked is set once the switch was checked after the start of the daemon. Until then the
+	// fields below are zero.
 	Checked   bool `json:"checked"`
-	Answering bool `json:"answering"` // at the last check
+	Answering bool `json:"answering"` // the last check succeeded
 	Ports     int  `json:"ports"`     // on the switch
-	Missing   int  `json:"missing"`   // not on the switch, and not re-created yet
-	// Recreated, Removed and Errors count since the daemon started or the configuration of the switches changed.
+	Missing   int  `json:"missing"`   // recorded, but not on the switch yet
+	// Recreated, Removed and Errors are counters. They restart with the daemon and whenever the
+	// configuration of the switches changes.
 	Recreated int    `json:"recreated"`
 	Removed   int    `json:"removed"`
 	Errors    int    `json:"errors"`
@@ -20,8 +22,8 @@ type Status struct {
 	Remedy    string `json:"remedy,omitempty"`
 }
 
-// FindRemedy returns what an administrator can do about a switch that does not answer or lacks ports; "" for a switch
-// without a fault.
+// FindRemedy returns the administrator's next step for a switch that is unresponsive or lacks
+// ports. It is "" for a switch without a fault.
 func (v *Status) FindRemedy() string {
 	switch {
 	case !v.Checked:

@@ -26,7 +26,7 @@ const (
 
 // Owner identifies the network attachment that a port belongs to.
 type Owner struct {
-	// ContainerID is CNI's: the ID of the pod's sandbox.
+	// ContainerID is CNI's container ID, which is the ID of the pod's sandbox.
 	ContainerID string `json:"containerID"`
 	// Interface is the attachment's interface name in the pod.
 	Interface string `json:"interface"`
@@ -37,7 +37,7 @@ type Owner struct {
 	Pod       string `json:"pod,omitempty"`
 }
 
-// Port is one port of a virtual switch. Zero values leave the choice to the switch.
+// Port is one port of a virtual switch. For zero values the switch chooses.
 type Port struct {
 	// Name is the port's name on the switch. PortName returns the name for an owner.
 	Name  string `json:"name"`
@@ -45,8 +45,8 @@ type Port struct {
 	Type  Type   `json:"type"`
 	// Socket is the host path of the port's socket, at most 107 bytes.
 	Socket string `json:"socket"`
-	// SwitchListens says that the switch creates the socket. Otherwise the application creates it, and
-	// the switch connects to it and tries again after each disconnection.
+	// SwitchListens is set if the switch creates the socket. Otherwise the application creates it,
+	// and the switch connects to it and reconnects after each disconnection.
 	SwitchListens bool `json:"switchListens,omitempty"`
 	// Bridge is a bridge of Open vSwitch, a domain of grout or the number of a bridge domain of VPP.
 	Bridge string `json:"bridge,omitempty"`
@@ -60,38 +60,43 @@ type Port struct {
 	VLAN int `json:"vlan,omitempty"`
 	// Queues is the number of pairs of a receive and a transmit queue.
 	Queues int `json:"queues,omitempty"`
-	// Rate limits what the container sends, in bits a second.
+	// Rate limits the container's transmitted traffic, in bits a second.
 	Rate uint64 `json:"rate,omitempty"`
-	// Fault is the switch's own message about a port that exists and is not usable. Only List sets it.
+	// Fault is the switch's own message about an existing but unusable port. Only List sets it.
 	Fault string `json:"-"`
 }
 
-// Driver creates ports on one switch. Every method returns when ctx ends. A switch that does not answer
-// is an error with errdefs.ErrUnavailable. What the switch refuses is a *Refusal.
+// Driver creates ports on one switch. Every method returns when ctx ends. The error for an
+// unresponsive switch is errdefs.ErrUnavailable. The error for a request that the switch rejects is
+// a *Refusal.
 type Driver interface {
-	// Probe checks that the switch accepts a connection. It changes nothing, and does not wait for an answer.
+	// Probe checks that the switch accepts a connection. It changes nothing, and does not wait for
+	// a response.
 	Probe(ctx context.Context) error
-	// Ensure creates the port, or changes it until it is as described, and returns when the switch reports
-	// that the port is usable. The result is the port as List returns it then, with the whole owner; its
-	// Socket may differ from what was asked where the switch decides the path. A port of this name without
-	// Jackfield's mark, or of another owner, is an error with errdefs.ErrAlreadyExists. If Ensure fails, it
-	// removes the port that it created, for which it takes at most CleanupTime after ctx has ended.
+	// Ensure creates the port, or changes it to the description, and returns once the switch
+	// reports that the port is usable. It returns the port as List would, with the complete owner.
+	// Its Socket can differ from the requested path if the switch chooses the path. A port of this
+	// name without Jackfield's mark, or with another owner, is an error with
+	// errdefs.ErrAlreadyExists. If Ensure fails, it removes the port that it created, which takes
+	// at most CleanupTime after the end of ctx.
 	Ensure(ctx context.Context, port Port) (Port, error)
 	// Remove removes the owner's port. A missing port is no error.
 	Remove(ctx context.Context, owner Owner) error
-	// List returns the ports with Jackfield's mark, sorted by name. Only what the switch stores is
-	// set; the owner may lack its network, namespace and pod.
+	// List returns the ports with Jackfield's mark, sorted by name. It sets only properties that
+	// the switch stores; the owner can lack network, namespace and pod.
 	List(ctx context.Context) ([]Port, error)
 }
 
-// LeftoverRemover is a Driver whose creation of a port has several steps, of which the first have no mark of the owner.
+// LeftoverRemover is a Driver that creates a port in several steps, of which the first leave
+// objects without the owner's mark.
 type LeftoverRemover interface {
-	// RemoveWithLeftovers removes the port as Remove does, and objects without a mark that an interrupted creation of
-	// this port left. port is the port as it was requested.
+	// RemoveWithLeftovers removes the port like Remove, and also the unmarked objects that an
+	// interrupted creation of this port left behind. port is the requested port.
 	RemoveWithLeftovers(ctx context.Context, port Port) error
 }
 
-// RemovePort removes a port that was requested from the driver, also if its creation was interrupted.
+// RemovePort removes a port that was requested from the driver, even if its creation was
+// interrupted.
 func RemovePort(ctx context.Context, d Driver, port Port) error {
 	if r, ok := d.(LeftoverRemover); ok {
 		return r.RemoveWithLeftovers(ctx, port)
@@ -99,10 +104,11 @@ func RemovePort(ctx context.Context, d Driver, port Port) error {
 	return d.Remove(ctx, port.Owner)
 }
 
-// Responder is a Driver of which List does not show that the switch works, because another process answers it.
+// Responder is a Driver whose List does not prove that the switch works, because another process
+// responds to it.
 type Responder interface {
 	Driver
-	// CheckResponding returns an error where the switch does not work on changes. The error is an *UnavailableError.
+	// CheckResponding returns an *UnavailableError if the switch does not process changes.
 	CheckResponding(ctx context.Context) error
 }
 
@@ -115,13 +121,13 @@ type SessionOpener interface {
 // CleanupTime bounds the removal of a port whose creation failed.
 const CleanupTime = time.Second
 
-// CleanUp calls remove, which removes what was created before err, also after ctx has ended. It returns err, with
-// that of remove.
+// CleanUp calls remove to undo a partial creation that failed with err, even after ctx has ended.
+// It returns err, joined with the error of remove.
 func CleanUp(ctx context.Context, err error, remove func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), CleanupTime)
 	defer cancel()
 	if removeErr := remove(ctx); removeErr != nil {
-		return fmt.Errorf("%w; what was created is not removed: %v", err, removeErr)
+		return fmt.Errorf("%w; cannot undo the partial creation: %v", err, removeErr)
 	}
 	return err
 }
@@ -129,41 +135,41 @@ func CleanUp(ctx context.Context, err error, remove func(context.Context) error)
 // Watcher is a Driver that reports changes.
 type Watcher interface {
 	Driver
-	// Watch calls changed after each connection to the switch, when a connection is lost, and whenever one
-	// of Jackfield's ports may be missing or different. It connects again, until ctx ends. changed does not
-	// block, and may be called from several goroutines.
+	// Watch calls changed after each connection to the switch, when a connection is lost, and
+	// whenever one of Jackfield's ports can be missing or different. It reconnects until ctx ends.
+	// changed must not block, and can be called from several goroutines.
 	Watch(ctx context.Context, changed func()) error
 }
 
-// Switch is a switch of the node's configuration, as its driver reaches it.
+// Switch holds the settings of one switch that its driver needs.
 type Switch struct {
-	// Name is its name in the configuration.
+	// Name is the switch's name in the node's configuration.
 	Name string
-	// Endpoint is the host path of its API's socket.
+	// Endpoint is the host path of the switch's API socket.
 	Endpoint string
-	// Host is the file system that Endpoint and the ports' sockets are in.
+	// Host is the root of Endpoint and of the ports' sockets.
 	Host hostfs.Root
 }
 
-// Socket returns the path of the API's socket as this process sees it.
+// Socket returns the path of the API's socket for this process.
 func (s Switch) Socket() string { return s.Host.Path(s.Endpoint) }
 
-// Refuse returns the refusal of a port.
+// Refuse returns the error for a rejected port.
 func (s Switch) Refuse(p Port, field, said, remedy string, kind error) error {
 	return &Refusal{Switch: s.Name, Port: p.Name, Field: field, Said: said, Remedy: remedy, Kind: kind}
 }
 
-// Refusal is an error of a switch that answered.
+// Refusal is the error for a request that the switch, or the driver on its behalf, rejects.
 type Refusal struct {
 	// Switch is the switch's name in the node's configuration. Port is the port's name, empty if the refusal concerns
 	// no single port.
 	Switch, Port string
-	// Field is the key whose value the switch refuses: of the network's configuration ("bridge", "mtu") or
-	// of the node's ("vswitches.ovs0.endpoint").
+	// Field is the key with the rejected value. It belongs to the network's configuration
+	// ("bridge", "mtu") or to the node's ("vswitches.ovs0.endpoint").
 	Field string
 	// Said is the switch's own message.
 	Said string
-	// Remedy says what the administrator can do.
+	// Remedy is the administrator's next step.
 	Remedy string
 	// Kind is a sentinel of containerd/errdefs. It is not part of the message.
 	Kind error
@@ -184,12 +190,12 @@ func (r *Refusal) Error() string {
 
 func (r *Refusal) Unwrap() error { return r.Kind }
 
-// UnavailableError is the error of a switch that does not answer. It is an errdefs.ErrUnavailable.
+// UnavailableError is the error of an unresponsive switch. It is an errdefs.ErrUnavailable.
 type UnavailableError struct {
 	// Switch is the switch's name in the node's configuration. Endpoint is the address of its API.
 	Switch, Endpoint string
 	Err              error
-	// Down says that no process listens on Endpoint, so the call requested nothing.
+	// Down is set if no process listens on Endpoint, so the call cannot have changed anything.
 	Down bool
 }
 
@@ -210,11 +216,12 @@ func (e *UnavailableError) Error() string {
 
 func (e *UnavailableError) Unwrap() []error { return []error{errdefs.ErrUnavailable, e.Err} }
 
-// PortName returns the name of the owner's port, which depends on ContainerID and Interface alone.
+// PortName returns the name of the owner's port. It depends only on ContainerID and Interface, so
+// Remove can derive it.
 func PortName(o Owner) string { return name.Port(o.ContainerID, o.Interface) }
 
-// WatchConnections runs watch, which watches one connection to a switch until it ends, again and again until ctx ends.
-// pause is the time before the next attempt to connect.
+// WatchConnections calls watch, which watches one connection until it ends, repeatedly until ctx
+// ends. pause is the time between two connection attempts.
 func WatchConnections(ctx context.Context, pause time.Duration, watch func()) error {
 	for ctx.Err() == nil {
 		watch()

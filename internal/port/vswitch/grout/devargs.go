@@ -13,17 +13,18 @@ import (
 )
 
 const (
-	// maxDevargs is what grout stores, without the NUL.
+	// maxDevargs is the number of bytes that grout stores, without the NUL.
 	maxDevargs = 127
 
 	vhostDriver = "net_vhost"
 	memifDriver = "net_memif"
-	// ownerPrefix begins the description of every interface of Jackfield's.
+	// ownerPrefix begins the description of each of Jackfield's interfaces.
 	ownerPrefix = "jackfield:"
 )
 
-// formatDevargs returns the DPDK device of a port. The device's name has to be unique in grout's process. It does
-// not need to be a number, so it is a part of the port's name, and no two processes have to agree on it.
+// formatDevargs returns the DPDK device of a port. The device's name must be unique in grout's
+// process. It is taken from the port's name instead of a counter, so that processes need not
+// coordinate.
 func formatDevargs(p vswitch.Port) string {
 	id := p.Name[2:10]
 	if p.Type == vswitch.Memif {
@@ -39,7 +40,7 @@ func formatDevargs(p vswitch.Port) string {
 	return args
 }
 
-// parseDevargs sets what formatDevargs wrote.
+// parseDevargs parses the devargs that formatDevargs returns.
 func parseDevargs(args string, p *vswitch.Port) error {
 	device, rest, _ := strings.Cut(args, ",")
 	keys := map[string]string{}
@@ -61,7 +62,8 @@ func parseDevargs(args string, p *vswitch.Port) error {
 	return nil
 }
 
-// formatOwner returns the interface's description. Its characters have no meaning for grcli's command line.
+// formatOwner returns the interface's description. It contains only characters without a special
+// meaning in grcli's command line.
 func formatOwner(o vswitch.Owner) string {
 	parts := []string{url.QueryEscape(o.ContainerID), url.QueryEscape(o.Interface)}
 	if o.Network != "" {
@@ -70,7 +72,7 @@ func formatOwner(o vswitch.Owner) string {
 	return ownerPrefix + strings.Join(parts, "/")
 }
 
-// parseOwner returns the owner in a description that formatOwner wrote.
+// parseOwner parses a description that formatOwner returned.
 func parseOwner(description string) (vswitch.Owner, bool) {
 	text, ok := strings.CutPrefix(description, ownerPrefix)
 	parts := strings.Split(text, "/")

@@ -28,12 +28,13 @@ const maxVhostQueues = 128
 // Driver creates ports on one grout. It keeps no state. All fields are required.
 type Driver struct {
 	vswitch.Switch
-	// Grcli is the program: a path, or a name that is looked up in PATH.
+	// Grcli is the program: a path, or a name to look up in PATH.
 	Grcli string
 }
 
-// Ensure implements vswitch.Driver. grout creates a socket before it answers, so a port that exists is usable.
-// MAC is the container's: grout's bridges learn it, and nothing is set.
+// Ensure implements vswitch.Driver. grout creates the socket before it responds, so an existing
+// port is usable. The port's MAC is not set on grout, because its bridges learn the container's
+// address.
 func (d *Driver) Ensure(ctx context.Context, port vswitch.Port) (vswitch.Port, error) {
 	if err := d.check(port); err != nil {
 		return vswitch.Port{}, err
@@ -51,45 +52,45 @@ func (d *Driver) Ensure(ctx context.Context, port vswitch.Port) (vswitch.Port, e
 			`create it with "grcli interface add bridge `+port.Bridge+
 				`", in grout's startup file as well`, errdefs.ErrNotFound)
 	}
-	have, exists := found[port.Name]
-	if exists && !isOwned(have, port.Owner) {
+	current, exists := found[port.Name]
+	if exists && !isOwned(current, port.Owner) {
 		return vswitch.Port{}, d.Refuse(port, "", "grout has an interface of this name that is not the port's",
 			"rename or delete the interface", errdefs.ErrAlreadyExists)
 	}
-	if exists && have.Devargs != formatDevargs(port) {
-		// The device of a port cannot be changed.
+	if exists && current.Devargs != formatDevargs(port) {
+		// grout cannot change the device of a port, so the port is re-created.
 		if err := d.delete(ctx, port.Name); err != nil {
 			return vswitch.Port{}, err
 		}
 		exists = false
 	}
 	if !exists {
-		have, err = d.create(ctx, port)
-	} else if changes := compareAttributes(have, port); changes != "" {
-		have, _, err = d.change(ctx, port, "interface set port "+port.Name+changes)
+		current, err = d.create(ctx, port)
+	} else if changes := compareAttributes(current, port); changes != "" {
+		current, _, err = d.change(ctx, port, "interface set port "+port.Name+changes)
 	}
 	if err != nil {
 		return vswitch.Port{}, err
 	}
-	got, err := newPort(have)
+	got, err := newPort(current)
 	got.Owner = port.Owner
 	return got, err
 }
 
-// create adds the port's interface, and deletes it again if it is not as described.
+// create adds the port's interface, and deletes it if grout has not configured it as requested.
 func (d *Driver) create(ctx context.Context, port vswitch.Port) (netInterface, error) {
 	if port.SwitchListens {
-		// A grout that was killed leaves its sockets behind, and DPDK does not bind to a path that exists.
+		// A killed grout leaves its sockets behind, and DPDK cannot bind to an existing path.
 		if err := vswitch.RemoveStaleSocket(d.Host, port.Type, port.Socket); err != nil {
 			return d.findCreated(ctx, port, d.Refuse(port, "device.path", err.Error(),
 				"remove the file, end the process that uses it, or choose another path", err))
 		}
 	}
-	have, created, err := d.change(ctx, port, "interface add port "+port.Name+" devargs "+formatDevargs(port)+
+	current, created, err := d.change(ctx, port, "interface add port "+port.Name+" devargs "+formatDevargs(port)+
 		compareAttributes(netInterface{}, port)+" description "+formatOwner(port.Owner))
 	switch {
 	case err == nil:
-		return have, nil
+		return current, nil
 	case created:
 		return netInterface{}, vswitch.CleanUp(ctx, err,
 			func(ctx context.Context) error { return d.delete(ctx, port.Name) })
@@ -100,15 +101,17 @@ func (d *Driver) create(ctx context.Context, port vswitch.Port) (netInterface, e
 // findCreated returns the port if another process created it in the meantime, or the error.
 func (d *Driver) findCreated(ctx context.Context, port vswitch.Port, err error) (netInterface, error) {
 	found, showErr := d.show(ctx, port.Name)
-	if have := found[port.Name]; showErr == nil && isOwned(have, port.Owner) && have.Devargs == formatDevargs(port) &&
-		compareAttributes(have, port) == "" {
-		return have, nil
+	if current := found[port.Name]; showErr == nil && isOwned(current, port.Owner) &&
+		current.Devargs == formatDevargs(port) &&
+		compareAttributes(current, port) == "" {
+		return current, nil
 	}
 	return netInterface{}, err
 }
 
-// change runs a command and returns the interface as it is then. done reports that grout carried the command out.
-func (d *Driver) change(ctx context.Context, port vswitch.Port, command string) (have netInterface, done bool,
+// change runs a command and returns the resulting interface. done reports that grout executed the
+// command.
+func (d *Driver) change(ctx context.Context, port vswitch.Port, command string) (current netInterface, done bool,
 	err error) {
 	lines, failed, err := d.run(ctx, false, command, "interface show name "+port.Name)
 	if err != nil {
@@ -121,30 +124,30 @@ func (d *Driver) change(ctx context.Context, port vswitch.Port, command string) 
 	if err != nil {
 		return netInterface{}, true, err
 	}
-	// grcli completes names that are cut short, so what it did is compared with what was meant.
-	have = found[port.Name]
-	if missing := compareAttributes(have, port); have.Name == "" || missing != "" {
+	// grcli accepts abbreviated names, so the result is compared with the request.
+	current = found[port.Name]
+	if missing := compareAttributes(current, port); current.Name == "" || missing != "" {
 		return netInterface{}, true, d.Refuse(port, "",
-			"the command succeeded, and the interface is still without"+diag.Excerpt(missing,
-				diag.MaxQuoted), "see grout's log", errdefs.ErrUnknown)
+			"the command succeeded, but the interface still lacks"+diag.Excerpt(missing, diag.MaxQuoted),
+			"see grout's log", errdefs.ErrUnknown)
 	}
-	return have, true, nil
+	return current, true, nil
 }
 
-// compareAttributes returns the arguments of grcli that make the interface as the port describes.
-func compareAttributes(have netInterface, want vswitch.Port) string {
+// compareAttributes returns grcli's arguments that change the interface to the port's description, or "".
+func compareAttributes(current netInterface, port vswitch.Port) string {
 	var changes string
-	if !slices.Contains(have.Flags, "up") {
+	if !slices.Contains(current.Flags, "up") {
 		changes += " up"
 	}
-	if want.MTU != 0 && have.MTU != want.MTU {
-		changes += " mtu " + strconv.Itoa(want.MTU)
+	if port.MTU != 0 && current.MTU != port.MTU {
+		changes += " mtu " + strconv.Itoa(port.MTU)
 	}
-	if want.Bridge != "" && (have.Mode != "bridge" || have.Domain != want.Bridge) {
-		changes += " domain " + want.Bridge
+	if port.Bridge != "" && (current.Mode != "bridge" || current.Domain != port.Bridge) {
+		changes += " domain " + port.Bridge
 	}
-	if want.Queues != 0 && have.Queues != want.Queues {
-		changes += " rxqs " + strconv.Itoa(want.Queues)
+	if port.Queues != 0 && current.Queues != port.Queues {
+		changes += " rxqs " + strconv.Itoa(port.Queues)
 	}
 	return changes
 }
@@ -185,7 +188,8 @@ func (d *Driver) Probe(ctx context.Context) error {
 	return conn.Close()
 }
 
-// List implements vswitch.Driver. The table of all interfaces cuts long descriptions, so Jackfield's are read again.
+// List implements vswitch.Driver. The table of all interfaces truncates long descriptions, so List
+// reads Jackfield's interfaces a second time, one by one.
 func (d *Driver) List(ctx context.Context) ([]vswitch.Port, error) {
 	lines, failed, err := d.run(ctx, false, "interface show type port")
 	if err != nil {
@@ -226,7 +230,7 @@ func (d *Driver) List(ctx context.Context) ([]vswitch.Port, error) {
 	return ports, nil
 }
 
-// isOwned reports whether name and description of an interface are the owner's.
+// isOwned reports whether both name and description of an interface belong to the owner.
 func isOwned(i netInterface, owner vswitch.Owner) bool {
 	written, ok := parseOwner(i.Description)
 	return ok && i.Type == "port" && i.Name == vswitch.PortName(owner) && written.ContainerID == owner.ContainerID &&
@@ -245,11 +249,12 @@ func newPort(i netInterface) (vswitch.Port, error) {
 	return p, parseDevargs(i.Devargs, &p)
 }
 
-// check refuses what grout cannot do, and what grcli or DPDK would take for something else.
+// check refuses ports that grout does not support, and values that grcli or DPDK would misread.
 func (d *Driver) check(p vswitch.Port) error {
-	invalid := func(field, said, remedy string) error {
-		return d.Refuse(p, field, said, remedy, errdefs.ErrInvalidArgument)
+	invalid := func(field, message, remedy string) error {
+		return d.Refuse(p, field, message, remedy, errdefs.ErrInvalidArgument)
 	}
+	// Each case is a limit of grout. Its remedy changes the network or the node's configuration.
 	switch {
 	case p.Name != vswitch.PortName(p.Owner):
 		return invalid("name", "must be "+vswitch.PortName(p.Owner), "name the port for its owner")
@@ -276,19 +281,20 @@ func (d *Driver) check(p vswitch.Port) error {
 		return invalid("bridge", diag.Quote(p.Bridge)+" is not the name of an interface", "name one of grout's bridges")
 	}
 	if args := formatDevargs(p); len(args) > maxDevargs {
-		return invalid("socketDir", fmt.Sprintf("the devargs %q have %d bytes; grout stores %d", args, len(args),
-			maxDevargs),
+		return invalid("socketDir",
+			fmt.Sprintf("the devargs %q have %d bytes; grout stores %d", args, len(args), maxDevargs),
 			fmt.Sprintf("shorten socketDir or device.path by %d bytes", len(args)-maxDevargs))
 	}
 	return nil
 }
 
-// isWord reports whether text is one word of grcli's command line, which it divides as a shell does.
+// isWord reports whether text is one word of grcli's command line, which is split like a shell's.
 func isWord(text string) bool {
-	return text != "" && strings.Trim(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/:@+,=") == ""
+	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	return text != "" && strings.Trim(text, letters+"0123456789._-/:@+,=") == ""
 }
 
-// explain returns what grout refused as the field of the configuration that it concerns.
+// explain maps an error of grout to the key of the configuration that caused it.
 func (d *Driver) explain(p vswitch.Port, e *commandError) error {
 	switch {
 	case p.MTU != 0 && (e.is(unix.ERANGE) || slices.Contains(e.Expected, "mtu")):

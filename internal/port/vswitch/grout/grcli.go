@@ -24,15 +24,15 @@ import (
 )
 
 const (
-	// callTimeout bounds one run of grcli. grout needs 20 to 120 ms for a port.
+	// callTimeout bounds one run of grcli. grout takes 20 to 120 ms for a port.
 	callTimeout = 10 * time.Second
-	// maxOutput bounds what one run prints; an interface takes some 500 bytes.
+	// maxOutput bounds the output of one run. An interface takes some 500 bytes.
 	maxOutput = 4 << 20
-	// grcliPause is between two runs of grcli while grout's listen queue is full.
+	// grcliPause is the pause between two runs of grcli while grout's listen queue is full.
 	grcliPause = 50 * time.Millisecond
 )
 
-// netInterface is an interface as "grcli -j interface show" prints it.
+// netInterface is an interface in the output of "grcli -j interface show".
 type netInterface struct {
 	Name        string   `json:"name"`
 	Description string   `json:"description"`
@@ -45,7 +45,7 @@ type netInterface struct {
 	Queues      int      `json:"n_rxq"`
 }
 
-// commandError is what grcli prints of a command that failed.
+// commandError is the error that grcli prints for a failed command.
 type commandError struct {
 	Message  string   `json:"error"`
 	Errno    int      `json:"errno"`
@@ -57,14 +57,14 @@ func (e *commandError) Error() string { return diag.Excerpt(e.Message, diag.MaxQ
 // is reports whether the command failed with an error number.
 func (e *commandError) is(errno unix.Errno) bool { return e.Errno == int(errno) }
 
-// unavailable reports whether grout did not answer.
+// unavailable reports whether grcli could not reach grout.
 func (e *commandError) unavailable() bool {
 	return strings.HasPrefix(e.Message, "gr_connect") || e.is(unix.ECONNRESET) || e.is(unix.EPIPE)
 }
 
-// run runs grcli with several commands, each a line, and returns the lines that it prints. Without keepGoing it
-// stops at the first command that fails. failed has the errors of commands. While grout's listen queue is full, run
-// waits: grcli fails then before its first command.
+// run runs grcli with several commands, one a line, and returns its output lines. Without keepGoing
+// grcli stops at the first failed command. failed holds the errors of the commands. While grout's
+// listen queue is full, grcli fails before its first command, and run retries.
 func (d *Driver) run(ctx context.Context, keepGoing bool, commands ...string) (lines [][]byte, failed []*commandError,
 	err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
@@ -78,7 +78,7 @@ func (d *Driver) run(ctx context.Context, keepGoing bool, commands ...string) (l
 	}
 }
 
-// runOnce runs one grcli. The error is an EAGAIN where grout's listen queue is full.
+// runOnce runs one grcli. If grout's listen queue is full, it returns EAGAIN.
 func (d *Driver) runOnce(ctx context.Context, keepGoing bool, commands ...string) (lines [][]byte,
 	failed []*commandError, err error) {
 	args := []string{"-s", d.Socket(), "-j"}
@@ -95,6 +95,8 @@ func (d *Driver) runOnce(ctx context.Context, keepGoing bool, commands ...string
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(strings.Join(commands, "\n")+"\n"), &stdout, &stderr
 	err = cmd.Run()
 	failed = parseErrors(stderr.buf.Bytes())
+	// grcli reports a failed connection like a failed command, so those errors come before its exit
+	// status.
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return nil, nil, d.unavailable("grcli timed out")
@@ -122,10 +124,10 @@ func (d *Driver) runOnce(ctx context.Context, keepGoing bool, commands ...string
 	return bytes.Split(bytes.TrimSpace(stdout.buf.Bytes()), []byte("\n")), failed, nil
 }
 
-// command returns a grcli that is killed with its process group when ctx ends.
+// command returns a grcli that is killed together with its process group when ctx ends.
 func (d *Driver) command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, d.Grcli, args...)
-	// grcli takes its messages from the C library's locale, and fails in a locale that is not installed.
+	// The C library fails in a locale that is not installed, and grcli prints its messages.
 	cmd.Env = []string{"LC_ALL=C", "PATH=/usr/sbin:/usr/bin:/sbin:/bin"}
 	cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
@@ -133,7 +135,7 @@ func (d *Driver) command(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// parseErrors returns the errors that grcli prints, one a line.
+// parseErrors parses grcli's standard error, which has one JSON object a line.
 func parseErrors(stderr []byte) []*commandError {
 	var list []*commandError
 	for line := range bytes.Lines(stderr) {
@@ -145,7 +147,7 @@ func parseErrors(stderr []byte) []*commandError {
 	return list
 }
 
-// show returns the interfaces that exist of the names given.
+// show returns the existing interfaces among the given names.
 func (d *Driver) show(ctx context.Context, names ...string) (map[string]netInterface, error) {
 	var commands []string
 	for _, name := range names {
@@ -163,7 +165,7 @@ func (d *Driver) show(ctx context.Context, names ...string) (map[string]netInter
 	return d.parseInterfaces(lines)
 }
 
-// parseInterfaces returns the interfaces that grcli prints, one a line, by their names.
+// parseInterfaces parses grcli's output, one interface a line, into a map by name.
 func (d *Driver) parseInterfaces(lines [][]byte) (map[string]netInterface, error) {
 	found := map[string]netInterface{}
 	for _, line := range lines {
@@ -184,17 +186,17 @@ func (d *Driver) garbage(line []byte) error {
 		diag.Quote(string(line[:min(len(line), 2*diag.MaxQuoted)])))
 }
 
-// unknown returns the error of an answer that the driver does not expect.
+// unknown returns the error for an unexpected response.
 func (d *Driver) unknown(format string, args ...any) error {
 	return errdefs.ErrUnknown.WithMessage(fmt.Sprintf("vswitch %q: ", d.Name) + fmt.Sprintf(format, args...))
 }
 
-// cannotRun returns the error for a grcli that does not start. It says nothing about grout.
+// cannotRun returns the error for a grcli that does not start. The state of grout is then unknown.
 func (d *Driver) cannotRun(err error) error {
 	var errno unix.Errno
 	errors.As(err, &errno)
-	return errdefs.ErrFailedPrecondition.WithMessage(fmt.Sprintf("vswitch %q: cannot run %q: %v: install grcli, or "+
-		"correct vswitches.%s.grcli",
+	return errdefs.ErrFailedPrecondition.WithMessage(fmt.Sprintf(
+		"vswitch %q: cannot run %q: %v: install grcli, or correct vswitches.%s.grcli",
 		d.Name, d.Grcli, errno, d.Name))
 }
 
@@ -202,7 +204,8 @@ func (d *Driver) unavailable(format string, args ...any) error {
 	return &vswitch.UnavailableError{Switch: d.Name, Endpoint: d.Socket(), Err: fmt.Errorf(format, args...)}
 }
 
-// boundedBuffer keeps an output of at most maxOutput bytes. A program that prints more gets a broken pipe.
+// boundedBuffer holds an output of at most maxOutput bytes. A program with more output receives
+// SIGPIPE.
 type boundedBuffer struct {
 	buf      bytes.Buffer
 	overflow bool

@@ -17,17 +17,19 @@ import (
 )
 
 const (
-	// connectPause is between two checks whether grout is back. A check is one connect(2).
+	// connectPause is the pause between two checks whether grout is back. A check is one
+	// connect(2).
 	connectPause = 250 * time.Millisecond
-	// streamPause is before grcli is started again after its event stream ended.
+	// streamPause is the pause before grcli is restarted after its event stream ended.
 	streamPause = time.Second
-	// settleTime is how long grcli takes at most to subscribe to events on a busy machine. It does not print when it
-	// has subscribed, so what changed meanwhile is reported then.
+	// settleTime bounds the time that grcli takes to subscribe to events on a busy machine. grcli
+	// does not report that it has subscribed, so Watch reports a change after this time.
 	settleTime = 2 * time.Second
 )
 
-// Watch implements vswitch.Watcher. It reads the events of interfaces, a stream that "grcli events" prints until grout
-// ends. So a restart, after which grout has no ports, is the end of one stream and the start of the next.
+// Watch implements vswitch.Watcher. It reads the stream of interface events that "grcli events"
+// prints until grout ends. A restarted grout has no ports; the end of the stream and the start of
+// the next one report that.
 func (d *Driver) Watch(ctx context.Context, changed func()) error {
 	return vswitch.WatchConnections(ctx, connectPause, func() {
 		if d.accepts(ctx) {
@@ -46,15 +48,16 @@ func (d *Driver) accepts(ctx context.Context) bool {
 	return conn.Close() == nil
 }
 
-// readEvents runs "grcli events" until it ends. It calls changed at once, after settleTime, after each event that
-// concerns one of Jackfield's ports, and when the stream ends.
+// readEvents runs "grcli events" until it ends. It calls changed immediately, after settleTime,
+// after each event that concerns one of Jackfield's ports, and when the stream ends.
 func (d *Driver) readEvents(ctx context.Context, changed func()) {
 	changed()
 	defer changed()
 	settled := time.AfterFunc(settleTime, changed)
 	defer settled.Stop()
 	cmd := d.command(ctx, "-s", d.Socket(), "events", "show", "type", "iface")
-	// The kernel ends grcli when this process is killed. It goes by the thread that started grcli.
+	// The kernel kills grcli together with this process. Pdeathsig depends on the thread that
+	// started grcli, so the goroutine must stay on it.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	cmd.SysProcAttr.Pdeathsig = unix.SIGKILL
@@ -67,13 +70,14 @@ func (d *Driver) readEvents(ctx context.Context, changed func()) {
 			changed()
 		}
 	}
-	_ = cmd.Cancel() // after a line that is too long
+	_ = cmd.Cancel() // a line that exceeds the scanner's buffer also ends the loop
 	_ = cmd.Wait()
 }
 
-// concernsPort reports whether an event may mean that a port of Jackfield's is missing or different, or can be created
-// now: grout's startup file creates the bridges some time after grout answers. A port is added by Jackfield, and goes
-// up and down with the application.
+// concernsPort reports whether an event can mean that one of Jackfield's ports is missing or
+// different, or can now be created: grout's startup file creates the bridges some time after grout
+// begins to respond. Events for added ports, and for links that go up and down with the
+// application, are ignored.
 func concernsPort(line string) bool {
 	if strings.Contains(line, " type=bridge ") {
 		return true

@@ -19,18 +19,21 @@ import (
 
 const (
 	// callTimeout bounds Remove and List, which do not wait for ovs-vswitchd.
+	// The database server and ovs-vswitchd are two processes. The server responds to requests even
+	// while ovs-vswitchd is down, so a call that depends on ovs-vswitchd increments next_cfg and
+	// waits until cur_cfg reaches that number.
 	callTimeout = 10 * time.Second
-	// ensureTimeout bounds Ensure, which waits until ovs-vswitchd has made the port. It is the longest timeout that a
-	// network can have.
+	// ensureTimeout bounds Ensure, which waits until ovs-vswitchd has created the port. It equals
+	// the longest timeout that a network can set.
 	ensureTimeout = 2 * time.Minute
 )
 
-// Driver creates ports on one Open vSwitch. It keeps no connection between calls, so it needs none of the server's
-// state and outlives the server.
+// Driver creates ports on one Open vSwitch. It opens a connection for each call, so a restart of
+// the server does not affect it.
 type Driver struct {
-	vswitch.Switch // Endpoint is the database's
-	// RunDir is the run directory of ovs-vswitchd, below which it creates sockets: a host path, the
-	// directory of Endpoint if empty.
+	vswitch.Switch // Endpoint is the database's socket
+	// RunDir is the run directory of ovs-vswitchd on the host, below which it creates sockets. If
+	// it is empty, the directory of Endpoint is used.
 	RunDir string
 }
 
@@ -64,11 +67,12 @@ func (d *Driver) Ensure(ctx context.Context, port vswitch.Port) (vswitch.Port, e
 	}
 }
 
-// errChangedMeanwhile says that a row was changed between reading and writing.
+// errChangedMeanwhile reports that another program changed a row between the driver's read and
+// write.
 var errChangedMeanwhile = errors.New("another program keeps changing the port")
 
-// ensureOnce reads the port's rows, writes what differs, and waits for ovs-vswitchd. It reports whether
-// it may have created the port.
+// ensureOnce reads the port's rows, writes the differences, and waits for ovs-vswitchd. created
+// reports whether it may have created the port.
 func (d *Driver) ensureOnce(ctx context.Context, c *connection, port vswitch.Port) (result vswitch.Port, created bool,
 	err error) {
 	s, err := readState(c, port)
@@ -94,13 +98,16 @@ func (d *Driver) ensureOnce(ctx context.Context, c *connection, port vswitch.Por
 	return result, created, nil
 }
 
-// clearSocketPath removes the socket that a killed ovs-vswitchd left where it has to create one, because DPDK does not
-// bind to a path that exists. Once DPDK has failed to, it has a closed descriptor for that path: each further attempt
-// of the same ovs-vswitchd fails, and closes a descriptor of something else. Any change of the database is an attempt.
+// clearSocketPath removes the socket of a killed ovs-vswitchd at the path where the new one creates
+// its socket, because DPDK cannot bind to an existing path.
+//
+// After one failed attempt DPDK keeps a closed descriptor for the path. Every further attempt of
+// this ovs-vswitchd fails and closes an unrelated descriptor, and every change of the database
+// triggers an attempt. clearSocketPath then requests a restart instead.
 func (d *Driver) clearSocketPath(s *state, port vswitch.Port) error {
 	failed := s.iface != nil && s.iface.Error.first() != "" && s.system.DPDKInitialized
 	if s.port != nil && !failed {
-		return nil // ovs-vswitchd has created the socket, or is about to
+		return nil // ovs-vswitchd has created the socket or is about to
 	}
 	if err := vswitch.RemoveStaleSocket(d.Host, port.Type, port.Socket); err != nil {
 		return d.Refuse(port, "", err.Error(), "remove the file, or end the process that uses it", err)
@@ -114,11 +121,11 @@ func (d *Driver) clearSocketPath(s *state, port vswitch.Port) error {
 	return nil
 }
 
-// commit makes the changes and returns when the port is usable.
+// commit applies the changes and returns once the port is usable.
 func (d *Driver) commit(ctx context.Context, c *connection, port vswitch.Port, operations []operation) error {
 	number, err := requestProcessing(c, operations...)
 	if isTimeout(err) {
-		return errChangedMeanwhile // by the first operation, which waits for the state that was read
+		return errChangedMeanwhile // the first operation waits for the state that was read
 	}
 	if err != nil {
 		return err
@@ -126,7 +133,8 @@ func (d *Driver) commit(ctx context.Context, c *connection, port vswitch.Port, o
 	return d.waitUsable(ctx, c, port, number)
 }
 
-// requestProcessing makes the changes, and returns the number of the configuration that has them.
+// requestProcessing applies the changes, and returns the number of the configuration that contains
+// them.
 func requestProcessing(c *connection, operations ...operation) (number int64, err error) {
 	results, err := c.transact(append(operations,
 		mutateRows("Open_vSwitch", [][3]any{{"next_cfg", "+=", 1}}),
@@ -144,18 +152,19 @@ func requestProcessing(c *connection, operations ...operation) (number int64, er
 	return system.NextConfig, nil
 }
 
-// waitProcessed waits until ovs-vswitchd has processed the configuration with that number. It returns the results of
-// the operations that follow.
+// waitProcessed waits until ovs-vswitchd has processed the configuration with the given number. It
+// returns the results of the following operations.
 func waitProcessed(ctx context.Context, c *connection, number int64, then ...operation) ([]*operationResult, error) {
 	end, _ := ctx.Deadline()
-	// The server's own timeout ends first, so that the connection stays usable.
-	patience := time.Until(end) * 9 / 10
-	wait := operation{"op": "wait", "table": "Open_vSwitch", "timeout": max(patience.Milliseconds(), 0),
-		"where": where(condition{"cur_cfg", ">=", number}), "columns": []string{"cur_cfg"}, "until": "!=", "rows": []any{}}
+	// The server's timeout ends before ctx, so that the connection stays usable.
+	timeout := time.Until(end) * 9 / 10
+	wait := operation{"op": "wait", "table": "Open_vSwitch", "timeout": max(timeout.Milliseconds(), 0),
+		"where": where(condition{"cur_cfg", ">=", number}), "columns": []string{"cur_cfg"},
+		"until": "!=", "rows": []any{}}
 	results, err := c.transact(append([]operation{wait}, then...)...)
 	if isTimeout(err) {
 		return nil, fmt.Errorf("ovs-vswitchd has not processed the change within %v; check that it runs",
-			patience.Round(time.Second))
+			timeout.Round(time.Second))
 	}
 	if err != nil {
 		return nil, err
@@ -163,7 +172,8 @@ func waitProcessed(ctx context.Context, c *connection, number int64, then ...ope
 	return results[1:], nil
 }
 
-// CheckResponding implements vswitch.Responder. The database's server answers without ovs-vswitchd, too.
+// CheckResponding implements vswitch.Responder. A response of the database server proves nothing
+// about ovs-vswitchd, so it waits until ovs-vswitchd has processed a new configuration number.
 func (d *Driver) CheckResponding(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -182,8 +192,8 @@ func (d *Driver) CheckResponding(ctx context.Context) error {
 	return nil
 }
 
-// waitUsable waits until ovs-vswitchd has processed the configuration with that number, and returns what it
-// says of the interface.
+// waitUsable waits until ovs-vswitchd has processed the configuration with the given number. It
+// returns an error if ovs-vswitchd reports the interface as unusable.
 func (d *Driver) waitUsable(ctx context.Context, c *connection, port vswitch.Port, number int64) error {
 	results, err := waitProcessed(ctx, c, number,
 		selectRows("Interface", interfaceColumns, condition{"name", "==", port.Name}),
@@ -204,7 +214,8 @@ func (d *Driver) waitUsable(ctx context.Context, c *connection, port vswitch.Por
 	return nil
 }
 
-// Remove implements vswitch.Driver. It does not wait for ovs-vswitchd, which may be down for ever.
+// Remove implements vswitch.Driver. It does not wait for ovs-vswitchd, which can be down
+// permanently.
 func (d *Driver) Remove(ctx context.Context, owner vswitch.Owner) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -233,7 +244,7 @@ func removePort(c *connection, owner vswitch.Owner) error {
 	for _, row := range rows {
 		ports = append(ports, row.UUID)
 	}
-	// The rows of ports and interfaces that no bridge has are removed by the server.
+	// The server garbage-collects rows of ports and interfaces that no bridge references.
 	_, err = c.transact(mutateRows("Bridge", [][3]any{{"ports", "delete", ports}}))
 	return err
 }

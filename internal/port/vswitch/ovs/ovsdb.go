@@ -19,11 +19,14 @@ import (
 	"github.com/jackfield/jackfield/internal/port/vswitch"
 )
 
+// This file is a client for OVSDB, the JSON-RPC protocol of RFC 7047. It implements the few methods
+// that the driver needs.
+//
 // maxMessage bounds one message of the server, in bytes. A thousand ports need about 1 MB.
 const maxMessage = 16 << 20
 
-// connection is a JSON-RPC 1.0 connection to the database server. Messages follow each other without
-// framing. It carries one call at a time.
+// connection is a JSON-RPC 1.0 connection to the database server. Messages are not framed: one JSON
+// value follows another. The connection carries one call at a time.
 type connection struct {
 	conn    net.Conn
 	bounded *io.LimitedReader
@@ -31,7 +34,7 @@ type connection struct {
 	lastID  uint64
 }
 
-// message is a request, an answer or a notification.
+// message is a request, a response or a notification.
 type message struct {
 	Method string          `json:"method"`
 	Params json.RawMessage `json:"params"`
@@ -40,7 +43,7 @@ type message struct {
 	Error  json.RawMessage `json:"error"`
 }
 
-// rpcError is the server's refusal of a whole call.
+// rpcError is the server's error for a whole call.
 type rpcError struct{ method, text string }
 
 func (e *rpcError) Error() string { return fmt.Sprintf("%s: %s", e.method, e.text) }
@@ -99,8 +102,8 @@ func (c *connection) call(method string, params any) (json.RawMessage, error) {
 	}
 }
 
-// receive returns the next message. It answers the server's echo requests, by which the server finds
-// dead clients.
+// receive returns the next message. It replies to the server's echo requests, with which the server
+// detects dead clients.
 func (c *connection) receive() (message, error) {
 	for {
 		var m message
@@ -159,7 +162,7 @@ type operationResult struct {
 	Details string          `json:"details"`
 }
 
-// databaseError is the error of an operation. The database has not changed.
+// databaseError is the error of one operation. The transaction has changed nothing.
 type databaseError struct {
 	Operation string // "commit" for an error of the whole transaction
 	Code      string // the name of the error in RFC 7047
@@ -174,13 +177,13 @@ func (e *databaseError) Error() string {
 	return diag.Excerpt(text, diag.MaxExcerpt)
 }
 
-// isTimeout reports whether the condition that an operation waits for was not met in time.
+// isTimeout reports whether the condition of a wait operation was not met in time.
 func isTimeout(err error) bool {
 	var refused *databaseError
 	return errors.As(err, &refused) && refused.Code == "timed out"
 }
 
-// transact makes the operations in one transaction. It returns one result for each.
+// transact runs the operations in one transaction. It returns one result for each operation.
 func (c *connection) transact(operations ...operation) ([]*operationResult, error) {
 	params := []any{database}
 	for _, op := range operations {
@@ -194,7 +197,7 @@ func (c *connection) transact(operations ...operation) ([]*operationResult, erro
 }
 
 func parseResults(operations []operation, answer []byte) ([]*operationResult, error) {
-	var results []*operationResult // null for an operation after one that failed
+	var results []*operationResult // null for every operation after a failed one
 	if err := json.Unmarshal(answer, &results); err != nil {
 		return nil, fmt.Errorf("the server's answer has an unexpected form: %w", err)
 	}
@@ -220,7 +223,7 @@ func parseResults(operations []operation, answer []byte) ([]*operationResult, er
 	return results, nil
 }
 
-// uuid names a row, ["uuid", "…"] in JSON.
+// uuid identifies a row, ["uuid", "…"] in JSON.
 type uuid string
 
 func (u uuid) MarshalJSON() ([]byte, error) { return json.Marshal([]string{"uuid", string(u)}) }
@@ -237,15 +240,15 @@ func (u *uuid) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// newRow names a row that the same transaction inserts.
+// newRow refers to a row that the same transaction inserts.
 type newRow string
 
 func (n newRow) MarshalJSON() ([]byte, error) {
 	return json.Marshal([]string{"named-uuid", string(n)})
 }
 
-// set is the value of a column with any number of values: ["set", […]], or the value itself if it is
-// the only one.
+// set is the value of a column with any number of values. In JSON it is ["set", […]], or the value
+// itself if there is exactly one.
 type set[T any] []T
 
 func (s set[T]) MarshalJSON() ([]byte, error) {
@@ -288,7 +291,7 @@ func (s set[T]) first() T {
 	return v
 }
 
-// stringMap is a map of strings: ["map", [[key, value], …]].
+// stringMap is a map of strings, ["map", [[key, value], …]] in JSON.
 type stringMap map[string]string
 
 func (m stringMap) MarshalJSON() ([]byte, error) {

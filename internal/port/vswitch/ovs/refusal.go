@@ -17,45 +17,48 @@ import (
 )
 
 const (
-	// The datapath takes frames of 9728 bytes, with Ethernet header, two VLAN tags and checksum. It ignores a
-	// larger MTU, and reports that only in its log.
+	// The datapath accepts frames of 9728 bytes, including Ethernet header, two VLAN tags and
+	// checksum. It ignores a larger MTU and reports that only in its log.
 	minMTU, maxMTU = 68, 9702
 	maxVLAN        = 4094
 )
 
-// errEmptyDatabase is the error for a database in which nothing was configured yet.
-var errEmptyDatabase = errors.New(`the database is empty; run "ovs-vsctl init" or start Open vSwitch with its own service`)
+// errEmptyDatabase is the error for a database that was never initialised.
+var errEmptyDatabase = errors.New(
+	`the database is empty; run "ovs-vsctl init" or start Open vSwitch with its own service`)
 
-// checkPort refuses what Open vSwitch cannot have or would ignore in silence.
+// checkPort refuses ports that Open vSwitch cannot create or would silently change.
 func (d *Driver) checkPort(p vswitch.Port) error {
-	invalid := func(field, said, remedy string) error {
-		return d.Refuse(p, field, said, remedy, errdefs.ErrInvalidArgument)
+	invalid := func(field, message, remedy string) error {
+		return d.Refuse(p, field, message, remedy, errdefs.ErrInvalidArgument)
 	}
 	socket := p.Socket
 	if p.SwitchListens {
 		socket = d.runDir() + "/" + p.Name
 	}
+	// Each case is a limit of Open vSwitch that the transaction itself would not report.
 	switch {
 	case p.Type == vswitch.Memif:
 		return invalid("type", "Open vSwitch has no memif ports", "use vhost-user, or a vswitch of type grout or vpp")
 	case p.Type != vswitch.VhostUser:
-		return invalid("type", fmt.Sprintf("found %s", diag.Quote(string(p.Type))), "use vhost-user")
+		return invalid("type", "invalid value "+diag.Quote(string(p.Type)), "use vhost-user")
 	case p.Bridge == "":
 		return invalid("bridge", "missing", "name a bridge with datapath_type netdev")
 	case socket == "" || socket[0] != '/' || strings.ContainsRune(socket, 0):
-		return invalid("socket", fmt.Sprintf("found %s", diag.Quote(socket)), "use an absolute path")
+		return invalid("socket", "invalid value "+diag.Quote(socket), "use an absolute path")
 	case len(socket) > hostfs.MaxSocketPath:
 		return invalid("socket", fmt.Sprintf("the path %s has %d bytes", diag.Quote(socket), len(socket)),
 			fmt.Sprintf("use a path of at most %d bytes", hostfs.MaxSocketPath))
 	case p.MTU != 0 && (p.MTU < minMTU || p.MTU > maxMTU):
-		return invalid("mtu", fmt.Sprintf("found %d", p.MTU), fmt.Sprintf("use an MTU from %d to %d", minMTU, maxMTU))
+		return invalid("mtu", fmt.Sprintf("invalid value %d", p.MTU),
+			fmt.Sprintf("use an MTU from %d to %d", minMTU, maxMTU))
 	case p.VLAN < 0 || p.VLAN > maxVLAN:
-		return invalid("vlan", fmt.Sprintf("found %d", p.VLAN), fmt.Sprintf("use a VLAN from 1 to %d", maxVLAN))
+		return invalid("vlan", fmt.Sprintf("invalid value %d", p.VLAN), fmt.Sprintf("use a VLAN from 1 to %d", maxVLAN))
 	}
 	return nil
 }
 
-// checkState refuses bridges without DPDK's datapath, and ports of others.
+// checkState refuses bridges without DPDK's datapath, and ports that do not belong to the owner.
 func (d *Driver) checkState(s *state, p vswitch.Port) error {
 	if s.bridge == nil {
 		remedy := fmt.Sprintf("run `ovs-vsctl add-br %s -- set bridge %s datapath_type=netdev`", p.Bridge, p.Bridge)
@@ -92,7 +95,7 @@ func (d *Driver) checkState(s *state, p vswitch.Port) error {
 	return nil
 }
 
-// usableBridges returns the names of some bridges with DPDK's datapath.
+// usableBridges returns the names of up to eight bridges with DPDK's datapath, for the remedy.
 func usableBridges(bridges []bridgeRow) []string {
 	var names []string
 	for _, b := range bridges {
@@ -104,26 +107,27 @@ func usableBridges(bridges []bridgeRow) []string {
 	return names[:min(len(names), 8)]
 }
 
-// refuseUnusable returns the error for an interface that ovs-vswitchd could not make.
+// refuseUnusable returns the error for an interface that ovs-vswitchd could not create. A missing
+// DPDK explains every further error, so it comes first.
 func (d *Driver) refuseUnusable(p vswitch.Port, iface *interfaceRow, system *systemRow) error {
-	field, said, remedy := "vswitches."+d.Name, "ovs-vswitchd gave the port no number", ""
+	field, message, remedy := "vswitches."+d.Name, "ovs-vswitchd assigned no number to the port", ""
 	if text := iface.Error.first(); text != "" {
-		said = diag.Excerpt(text, diag.MaxExcerpt)
+		message = diag.Excerpt(text, diag.MaxExcerpt)
 	}
 	switch {
 	case !system.DPDKInitialized:
-		said = "DPDK is not initialised: " + said
+		message = "DPDK is not initialised: " + message
 		remedy = "run `ovs-vsctl set Open_vSwitch . other_config:dpdk-init=true` and check the log of ovs-vswitchd"
 	case !slices.Contains(system.InterfaceTypes, iface.Type):
-		said = fmt.Sprintf("this ovs-vswitchd has no interfaces of type %s: %s", iface.Type, said)
+		message = fmt.Sprintf("this ovs-vswitchd has no interfaces of type %s: %s", iface.Type, message)
 		remedy = "install Open vSwitch with DPDK and its vhost library"
 	default:
 		field, remedy = "", "check the log of ovs-vswitchd"
 	}
-	return d.Refuse(p, field, said, remedy, errdefs.ErrFailedPrecondition)
+	return d.Refuse(p, field, message, remedy, errdefs.ErrFailedPrecondition)
 }
 
-// explain turns an error into one that says what the administrator can do.
+// explain adds a remedy to an error, by its kind.
 func (d *Driver) explain(ctx context.Context, p vswitch.Port, err error) error {
 	var refusal *vswitch.Refusal
 	var refused *databaseError

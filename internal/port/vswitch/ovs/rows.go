@@ -14,6 +14,9 @@ import (
 	"github.com/jackfield/jackfield/internal/port/vswitch"
 )
 
+// This file maps ports to rows of the database and back. The driver must keep the settings of other
+// programs, so it changes single columns, and in maps single keys.
+//
 // Keys of external_ids. The first two are the mark.
 const (
 	managedKey   = "jackfield:managed" // always "true"
@@ -21,9 +24,10 @@ const (
 	networkKey   = "jackfield:network"
 	namespaceKey = "jackfield:namespace"
 	podKey       = "jackfield:pod"
-	addressesKey = "jackfield:addresses" // in CIDR form, with commas between
+	addressesKey = "jackfield:addresses" // CIDR form, separated by commas
 	queuesKey    = "jackfield:queues"
-	// OVN binds the interface to its logical port of this name, and reads the address from the other key.
+	// OVN binds the interface to the logical port with this name, and reads the address from
+	// attached-mac.
 	logicalPortKey = "iface-id"
 	macKey         = "attached-mac"
 )
@@ -31,7 +35,7 @@ const (
 var externalIDKeys = []string{managedKey, ownerKey, networkKey, namespaceKey, podKey, addressesKey, queuesKey,
 	logicalPortKey, macKey}
 
-// Types of interfaces and the option with the socket's path.
+// Interface types, and the option that holds the socket's path.
 const (
 	applicationListens = "dpdkvhostuserclient"
 	switchListens      = "dpdkvhostuser"
@@ -107,7 +111,7 @@ func firstRow[T any](rows []T) *T {
 
 func ownerID(o vswitch.Owner) string { return o.ContainerID + "/" + o.Interface }
 
-// ownerOf returns the owner that the mark names.
+// ownerOf returns the owner from the mark, or false if there is no mark.
 func ownerOf(ids stringMap) (vswitch.Owner, bool) {
 	id, iface, ok := strings.Cut(ids[ownerKey], "/")
 	if !ok || ids[managedKey] != "true" {
@@ -143,8 +147,8 @@ func desiredPort(p vswitch.Port) portRow {
 	return portRow{Name: p.Name, Tag: optional(p.VLAN), ExternalIDs: externalIDs(p)}
 }
 
-// desiredInterface returns the interface's row. The number of queues is not a setting of the switch: the
-// application chooses it when it connects.
+// desiredInterface returns the interface's row. The number of queues is not a setting of the
+// switch: the application chooses it when it connects.
 func desiredInterface(p vswitch.Port) interfaceRow {
 	row := interfaceRow{Name: p.Name, Type: applicationListens, Options: stringMap{socketOption: p.Socket},
 		MTURequest: optional(p.MTU), ExternalIDs: externalIDs(p)}
@@ -157,7 +161,7 @@ func desiredInterface(p vswitch.Port) interfaceRow {
 	return row
 }
 
-// portOf returns the port that the rows describe.
+// portOf converts the rows of a port.
 func (d *Driver) portOf(row portRow, iface interfaceRow, bridge string, system systemRow) vswitch.Port {
 	p := vswitch.Port{
 		Name: row.Name, Type: vswitch.VhostUser, Bridge: bridge, Socket: iface.Options[socketOption],
@@ -176,7 +180,8 @@ func (d *Driver) portOf(row portRow, iface interfaceRow, bridge string, system s
 	return p
 }
 
-// contents are rows of the database: some of the ports and interfaces, and all bridges.
+// contents holds rows of the database: all bridges, and the ports and interfaces that meet a
+// condition.
 type contents struct {
 	ports      []portRow
 	interfaces []interfaceRow
@@ -203,12 +208,12 @@ func readContents(c *connection, which condition) (contents, error) {
 	return v, cmp.Or(err1, err2, err3, err4)
 }
 
-// state is what the database has of a port.
+// state holds the rows that concern one port.
 type state struct {
 	port    *portRow
 	iface   *interfaceRow
 	bridges []bridgeRow // all
-	bridge  *bridgeRow  // the desired one
+	bridge  *bridgeRow  // the requested bridge
 	system  systemRow
 }
 
@@ -227,26 +232,27 @@ func readState(c *connection, port vswitch.Port) (*state, error) {
 	return s, nil
 }
 
-// isOnBridge reports whether the desired bridge, and no other, has the port.
+// isOnBridge reports whether exactly the requested bridge has the port.
 func (s *state) isOnBridge() bool {
 	return !slices.ContainsFunc(s.bridges, func(b bridgeRow) bool {
 		return slices.Contains(b.Ports, s.port.UUID) != (b.UUID == s.bridge.UUID)
 	})
 }
 
-// planChanges returns the operations that make the rows as desired, and whether they create the port.
-// There are none if the rows are as desired.
+// planChanges returns the operations that turn the rows into the desired ones, or none. creates
+// reports whether they create the port. The first operation makes the transaction fail if the rows
+// have changed since they were read.
 func planChanges(s *state, port vswitch.Port) (operations []operation, creates bool) {
-	wantPort, wantInterface := desiredPort(port), desiredInterface(port)
+	newPort, newIface := desiredPort(port), desiredInterface(port)
 	insert := []operation{
 		{"op": "insert", "table": "Interface", "uuid-name": "newInterface", "row": map[string]any{
-			"name": port.Name, "type": wantInterface.Type, "options": wantInterface.Options,
-			"mtu_request":           wantInterface.MTURequest,
-			"ingress_policing_rate": wantInterface.Rate, "ingress_policing_burst": wantInterface.Burst,
-			"external_ids": wantInterface.ExternalIDs}},
+			"name": port.Name, "type": newIface.Type, "options": newIface.Options,
+			"mtu_request":           newIface.MTURequest,
+			"ingress_policing_rate": newIface.Rate, "ingress_policing_burst": newIface.Burst,
+			"external_ids": newIface.ExternalIDs}},
 		{"op": "insert", "table": "Port", "uuid-name": "newPort", "row": map[string]any{
-			"name": port.Name, "tag": wantPort.Tag, "interfaces": newRow("newInterface"),
-			"external_ids": wantPort.ExternalIDs}},
+			"name": port.Name, "tag": newPort.Tag, "interfaces": newRow("newInterface"),
+			"external_ids": newPort.ExternalIDs}},
 		mutateRows("Bridge", [][3]any{{"ports", "insert", newRow("newPort")}}, condition{"name", "==", port.Bridge}),
 	}
 	if s.port == nil {
@@ -257,35 +263,37 @@ func planChanges(s *state, port vswitch.Port) (operations []operation, creates b
 	}
 	thisPort := condition{"_uuid", "==", s.port.UUID}
 	unchanged := operation{"op": "wait", "timeout": 0, "table": "Port", "where": where(thisPort),
-		"columns": []string{"external_ids"}, "until": "==", "rows": []any{map[string]any{"external_ids": s.port.ExternalIDs}}}
+		"columns": []string{"external_ids"}, "until": "==",
+		"rows": []any{map[string]any{"external_ids": s.port.ExternalIDs}}}
 	if s.iface == nil || !slices.Equal(s.port.Interfaces, set[uuid]{s.iface.UUID}) {
-		// Someone changed the interfaces of the port: it is made again as a whole.
+		// Another program changed the port's interfaces, so the port is re-created.
 		remove := mutateRows("Bridge", [][3]any{{"ports", "delete", s.port.UUID}})
 		return append([]operation{unchanged, remove}, insert...), false
 	}
 	thisInterface := condition{"_uuid", "==", s.iface.UUID}
-	if s.iface.Type != wantInterface.Type || !slices.Equal(s.iface.MTURequest, wantInterface.MTURequest) ||
-		s.iface.Rate != wantInterface.Rate || s.iface.Burst != wantInterface.Burst {
+	if s.iface.Type != newIface.Type || !slices.Equal(s.iface.MTURequest, newIface.MTURequest) ||
+		s.iface.Rate != newIface.Rate || s.iface.Burst != newIface.Burst {
 		operations = append(operations, operation{"op": "update", "table": "Interface", "where": where(thisInterface),
 			"row": map[string]any{
-				"type": wantInterface.Type, "mtu_request": wantInterface.MTURequest, "ingress_policing_rate": wantInterface.Rate, "ingress_policing_burst": wantInterface.Burst}})
+				"type": newIface.Type, "mtu_request": newIface.MTURequest,
+				"ingress_policing_rate": newIface.Rate, "ingress_policing_burst": newIface.Burst}})
 	}
-	if !slices.Equal(s.port.Tag, wantPort.Tag) {
+	if !slices.Equal(s.port.Tag, newPort.Tag) {
 		operations = append(operations, operation{"op": "update", "table": "Port", "where": where(thisPort),
-			"row": map[string]any{"tag": wantPort.Tag}})
+			"row": map[string]any{"tag": newPort.Tag}})
 	}
 	for _, m := range []struct {
-		table     string
-		row       condition
-		column    string
-		keys      []string
-		has, want stringMap
+		table            string
+		row              condition
+		column           string
+		keys             []string
+		current, desired stringMap
 	}{
-		{"Interface", thisInterface, "options", []string{socketOption}, s.iface.Options, wantInterface.Options},
-		{"Interface", thisInterface, "external_ids", externalIDKeys, s.iface.ExternalIDs, wantInterface.ExternalIDs},
-		{"Port", thisPort, "external_ids", externalIDKeys, s.port.ExternalIDs, wantPort.ExternalIDs},
+		{"Interface", thisInterface, "options", []string{socketOption}, s.iface.Options, newIface.Options},
+		{"Interface", thisInterface, "external_ids", externalIDKeys, s.iface.ExternalIDs, newIface.ExternalIDs},
+		{"Port", thisPort, "external_ids", externalIDKeys, s.port.ExternalIDs, newPort.ExternalIDs},
 	} {
-		if mutations := mutateKeys(m.column, m.keys, m.has, m.want); mutations != nil {
+		if mutations := mutateKeys(m.column, m.keys, m.current, m.desired); mutations != nil {
 			operations = append(operations, mutateRows(m.table, mutations, m.row))
 		}
 	}
@@ -300,16 +308,16 @@ func planChanges(s *state, port vswitch.Port) (operations []operation, creates b
 	return append([]operation{unchanged}, operations...), false
 }
 
-// mutateKeys returns the mutations of a map that give the keys the desired values, and leave the keys of
-// other programs alone.
-func mutateKeys(column string, keys []string, has, want stringMap) [][3]any {
+// mutateKeys returns the mutations of a map column that set the given keys to their desired values. Keys of other
+// programs stay unchanged.
+func mutateKeys(column string, keys []string, current, desired stringMap) [][3]any {
 	differs := slices.ContainsFunc(keys, func(key string) bool {
-		value, ok := has[key]
-		desired, wanted := want[key]
-		return ok != wanted || value != desired
+		value, isSet := current[key]
+		newValue, isDesired := desired[key]
+		return isSet != isDesired || value != newValue
 	})
 	if !differs {
 		return nil
 	}
-	return [][3]any{{column, "delete", set[string](keys)}, {column, "insert", want}}
+	return [][3]any{{column, "delete", set[string](keys)}, {column, "insert", desired}}
 }

@@ -17,8 +17,9 @@ func (d *Driver) Watch(ctx context.Context, changed func()) error {
 	return vswitch.WatchConnections(ctx, reconnectDelay, func() { d.watchConnection(ctx, changed) })
 }
 
-// watchConnection calls changed when the server has the request to report changes, after each message of the server,
-// and when the connection ends.
+// watchConnection calls changed once the server has accepted the monitor, after each message of the
+// server, and when the connection ends. Each call makes the caller list the ports, so no change is
+// missed.
 func (d *Driver) watchConnection(ctx context.Context, changed func()) {
 	c, disconnect, err := d.connect(ctx)
 	if err != nil {
@@ -38,7 +39,7 @@ func (d *Driver) watchConnection(ctx context.Context, changed func()) {
 	}
 }
 
-// monitorRequests asks for changes of marked ports, of bridges, and of DPDK's state.
+// monitorRequests requests changes of marked ports, of bridges, and of DPDK's state.
 func monitorRequests() map[string]any {
 	request := func(columns []string, where ...condition) any {
 		r := map[string]any{"columns": columns, "select": map[string]bool{"initial": false}}

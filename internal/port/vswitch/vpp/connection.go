@@ -20,31 +20,33 @@ import (
 )
 
 const (
-	// callTimeout bounds one request and its replies. VPP needs less than 1 ms for most.
+	// callTimeout bounds one request and its replies. VPP takes less than 1 ms for most requests.
 	callTimeout = 5 * time.Second
-	// maxMessage bounds a message. The largest is the table of messages, with 66 bytes for each of some 860.
+	// maxMessage bounds a message. The largest is the table of messages, with 66 bytes for each of
+	// about 860.
 	maxMessage = 1 << 20
-	// maxDetails bounds the messages that answer one dump.
+	// maxDetails bounds the number of replies to one dump.
 	maxDetails = 1 << 16
 
 	frameHeaderSize = 16
 )
 
-// connection is one connection to VPP's API. It serves one call at a time.
+// connection is one connection to VPP's API. It carries one call at a time.
 type connection struct {
 	conn  net.Conn
-	index uint32            // of this client
-	ids   map[string]uint16 // of messages, by names with checksums
+	index uint32            // index of this client
+	ids   map[string]uint16 // message IDs by name with checksum
 	known map[uint16]bool   // IDs of all messages
 	last  uint32            // context of the last request
-	stop  func() bool       // of the caller's context
+	stop  func() bool       // stops the hook on the caller's context
 }
 
-// errDown marks the error of a connection that no process accepts. It has no text of its own.
+// errDown marks the error of a socket without a listener. Its text is empty, so that it can be
+// joined to the visible error.
 var errDown = errors.New("")
 
-// missingMessage returns the error for a message that VPP does not have as the driver knows it. It names VPP's version
-// and is an errdefs.ErrNotImplemented.
+// missingMessage returns the error for a message that VPP lacks, or has with another definition. It
+// contains VPP's version and is an errdefs.ErrNotImplemented.
 func (c *connection) missingMessage(name string) error {
 	program := "VPP"
 	if c.knowsMessage(showVersion.request) && c.knowsMessage(showVersion.answer) {
@@ -57,8 +59,8 @@ func (c *connection) missingMessage(name string) error {
 	return errdefs.ErrNotImplemented.WithMessage(program + " has no message " + name)
 }
 
-// connect connects to VPP and reads the table of its messages. It waits while VPP's listen queue is full. The
-// connection is closed, and a call that waits ends, when ctx ends.
+// connect connects to VPP and reads its table of messages. While VPP's listen queue is full it
+// retries. When ctx ends, the connection is closed, and a blocked call returns.
 func connect(ctx context.Context, socket string) (*connection, error) {
 	conn, err := vswitch.Dial(ctx, socket)
 	if err != nil {
@@ -81,7 +83,7 @@ func (c *connection) close() {
 	c.conn.Close()
 }
 
-// create introduces this client and reads the table of messages.
+// create registers this client and reads the table of messages.
 func (c *connection) create() error {
 	c.setDeadline()
 	request := binary.BigEndian.AppendUint16(nil, idSockclntCreate)
@@ -121,7 +123,8 @@ func (c *connection) create() error {
 	return nil
 }
 
-// call sends a request, whose parts follow each other, and decodes its reply. A negative result is a *retvalError.
+// call sends a request, the concatenation of its parts, and decodes the reply. A negative result is
+// a *retvalError.
 func (c *connection) call(e exchange, reply any, request ...any) error {
 	name := e.request
 	replyID, ok := c.ids[e.answer]
@@ -159,8 +162,8 @@ func (c *connection) call(e exchange, reply any, request ...any) error {
 	}
 }
 
-// dump sends a request that VPP answers with any number of messages, and calls found with the body of each. The reply
-// to a ping marks their end.
+// dump sends a request with any number of replies, and calls found with the body of each. VPP does
+// not mark the last reply, so dump sends a ping, whose reply ends the list.
 func (c *connection) dump(e exchange, request any, found func(body []byte) error) error {
 	name := e.request
 	detailsID, ok1 := c.ids[e.answer]
@@ -198,7 +201,7 @@ func (c *connection) dump(e exchange, request any, found func(body []byte) error
 	return unavailable(name, errdefs.ErrUnknown.WithMessage(fmt.Sprintf("more than %d messages in reply", maxDetails)))
 }
 
-// request sends a message that VPP has, and returns its context, by which its reply is known.
+// request sends a message of VPP's table, and returns its context, which identifies the reply.
 func (c *connection) request(name string, body ...any) (number uint32, err error) {
 	c.last++
 	message := binary.BigEndian.AppendUint16(nil, c.ids[name])
@@ -214,7 +217,7 @@ func (c *connection) request(name string, body ...any) (number uint32, err error
 
 func (c *connection) setDeadline() { _ = c.conn.SetDeadline(time.Now().Add(callTimeout)) }
 
-// send writes one message: 8 bytes that VPP does not use, the length, 4 bytes that it does not use, and the body.
+// send writes one frame: 8 unused bytes, the length, 4 unused bytes, and the message.
 func (c *connection) send(message []byte) error {
 	frame := make([]byte, frameHeaderSize, frameHeaderSize+len(message))
 	binary.BigEndian.PutUint32(frame[8:], uint32(len(message)))
@@ -238,7 +241,7 @@ func (c *connection) receive() ([]byte, error) {
 	return message, err
 }
 
-// receiveReply reads one message and returns its parts. answered is the context of the request that it answers.
+// receiveReply reads one message and returns its parts. answered is the context of the request.
 func (c *connection) receiveReply() (id uint16, answered uint32, body []byte, err error) {
 	message, err := c.receive()
 	if err != nil {
@@ -272,8 +275,8 @@ func text(field []byte) string {
 	return string(field)
 }
 
-// unavailable returns the error of a call that VPP did not answer as it should. The connection is closed when the
-// caller's time is up.
+// unavailable returns the error of a call without a valid reply. The connection is closed when the
+// caller's context ends, so a closed connection is reported as a timeout.
 func unavailable(message string, err error) error {
 	var timeout net.Error
 	switch {

@@ -20,17 +20,18 @@ import (
 
 const maxBridge = 1<<24 - 1
 
-// Driver creates ports on one VPP. It keeps no state. Each call opens a connection of its own, except in a session.
+// Driver creates ports on one VPP. It keeps no state. Each call opens its own connection, except in
+// a session.
 type Driver struct {
 	vswitch.Switch
-	// Uplink is VPP's interface that carries the VLANs of ports; empty for none.
+	// Uplink is the VPP interface that carries the ports' VLANs; empty for none.
 	Uplink  string
-	session *session // nil for a connection for each call
+	session *session // nil to connect for each call
 }
 
-// Ensure implements vswitch.Driver. VPP creates a socket before it answers, so an interface that is up is usable.
-// MAC is the container's: VPP's bridge domains learn it, and nothing is set. The application chooses the queues of
-// vhost-user.
+// Ensure implements vswitch.Driver. VPP creates the socket before it replies, so an interface that
+// is up is usable. The port's MAC is not set on VPP, because its bridge domains learn the
+// container's address. The application chooses the queues of vhost-user.
 func (d *Driver) Ensure(ctx context.Context, port vswitch.Port) (vswitch.Port, error) {
 	bridge, err := d.check(port)
 	if err != nil {
@@ -48,14 +49,14 @@ func (d *Driver) Ensure(ctx context.Context, port vswitch.Port) (vswitch.Port, e
 	return got, nil
 }
 
-// ensure creates the interface or changes it, and returns the port as VPP has it then. If it fails, it removes what it
-// created.
+// ensure creates or changes the interface, and returns the port with VPP's resulting properties. If
+// it fails, it removes the objects that it created.
 func (d *Driver) ensure(ctx context.Context, c *connection, port vswitch.Port, bridge uint32) (vswitch.Port, error) {
 	got, created, err := d.ensureUnlocked(ctx, c, port, bridge)
 	if err == nil {
 		return got, nil
 	}
-	// The connection may be the reason of the failure.
+	// Undo on a new connection, because the failure may be the connection's.
 	fresh := *d
 	fresh.session = nil
 	switch {
@@ -69,7 +70,7 @@ func (d *Driver) ensure(ctx context.Context, c *connection, port vswitch.Port, b
 	return vswitch.Port{}, err
 }
 
-// ensureUnlocked locks VPP's VLANs for a port with a VLAN, and unlocks them at its end. created reports that VPP may
+// ensureUnlocked holds the lock on VPP's VLANs for a port with a VLAN. created reports that VPP may
 // have a new interface.
 func (d *Driver) ensureUnlocked(ctx context.Context, c *connection, port vswitch.Port,
 	bridge uint32) (got vswitch.Port, created bool, err error) {
@@ -87,36 +88,37 @@ func (d *Driver) ensureUnlocked(ctx context.Context, c *connection, port vswitch
 	if err := d.ensureBridge(c, v, port, bridge); err != nil {
 		return vswitch.Port{}, false, err
 	}
-	have := v.owned(port.Owner)
-	if have != nil && !isSameSocket(have.Port, port) {
-		if err := c.delete(v, have); err != nil {
+	current := v.owned(port.Owner)
+	if current != nil && !isSameSocket(current.Port, port) {
+		if err := c.delete(v, current); err != nil {
 			return vswitch.Port{}, false, err
 		}
-		delete(v.interfaces, have.index)
+		delete(v.interfaces, current.index)
 		delete(v.policers, formatTag(port.Owner))
-		have = nil
+		current = nil
 	}
-	if have == nil {
+	if current == nil {
 		createErr := d.create(c, v, port)
 		created = createErr == nil
-		have, err = c.findInterface(port.Owner)
-		if createErr != nil && have == nil { // otherwise another process has created it in the meantime
+		current, err = c.findInterface(port.Owner)
+		if createErr != nil && current == nil { // another process has not created it either
 			return vswitch.Port{}, false, createErr
 		}
 	}
 	if err == nil {
-		err = c.configure(v, have, port, bridge)
+		err = c.configure(v, current, port, bridge)
 	}
 	if err == nil {
-		have, err = c.findInterface(port.Owner)
+		current, err = c.findInterface(port.Owner)
 	}
 	if err != nil {
 		return vswitch.Port{}, created, err
 	}
-	return have.Port, created, nil
+	return current.Port, created, nil
 }
 
-// ensureBridge checks that the port can be in its bridge domain, and creates that of a VLAN.
+// ensureBridge checks that the port can join its bridge domain, and creates the bridge domain of a
+// VLAN.
 func (d *Driver) ensureBridge(c *connection, v *inventory, port vswitch.Port, bridge uint32) error {
 	if err := c.requireMessages(port.Type); err != nil {
 		return err
@@ -129,8 +131,8 @@ func (d *Driver) ensureBridge(c *connection, v *inventory, port vswitch.Port, br
 	}
 	domain, exists := v.bridges[bridge]
 	if s, ok := segmentOf(bridge, domain.tag); exists && ok {
-		return d.Refuse(port, "bridge", fmt.Sprintf("bridge domain %s is VLAN %d of bridge %s", port.Bridge, s.vlan,
-			s.bridge),
+		return d.Refuse(port, "bridge",
+			fmt.Sprintf("bridge domain %s is VLAN %d of bridge %s", port.Bridge, s.vlan, s.bridge),
 			"name that bridge with that vlan, or another bridge", errdefs.ErrAlreadyExists)
 	}
 	if port.Bridge != "" && !exists {
@@ -141,8 +143,8 @@ func (d *Driver) ensureBridge(c *connection, v *inventory, port vswitch.Port, br
 	return nil
 }
 
-// requireMessages returns an error if a message is missing that the life of a port needs. Otherwise a port could be
-// created that cannot be found or deleted.
+// requireMessages returns an error if VPP lacks a message that creating, finding or deleting a port
+// needs. Otherwise a port could be created that cannot be deleted.
 func (c *connection) requireMessages(protocol vswitch.Type) error {
 	needed := []exchange{createVhostUserIf, swInterfaceVhostUserDump, deleteVhostUserIf}
 	if protocol == vswitch.Memif {
@@ -159,28 +161,28 @@ func (c *connection) requireMessages(protocol vswitch.Type) error {
 	return nil
 }
 
-// findInterface returns the owner's interface, which exists, as VPP has it now.
+// findInterface returns the current state of the owner's interface, which must exist.
 func (c *connection) findInterface(owner vswitch.Owner) (*swInterface, error) {
 	v, err := c.readInventory()
 	if err != nil {
 		return nil, err
 	}
-	have := v.owned(owner)
-	if have == nil {
+	current := v.owned(owner)
+	if current == nil {
 		err = errdefs.ErrUnavailable.WithMessage("the interface was deleted right after its creation")
 	}
-	return have, err
+	return current, err
 }
 
-// joinCleanup returns the error of a call, with that of the removal of what was created before.
+// joinCleanup adds the error of an incomplete undo to the error that caused it.
 func joinCleanup(err, cleanup error) error {
 	if cleanup == nil {
 		return err
 	}
-	return fmt.Errorf("%w; what was created is not removed: %w", err, cleanup)
+	return fmt.Errorf("%w; cannot undo the partial creation: %w", err, cleanup)
 }
 
-// isSameSocket reports whether an interface has what cannot be changed.
+// isSameSocket compares the properties that VPP cannot change.
 func isSameSocket(a, b vswitch.Port) bool {
 	return a.Type == b.Type && a.Socket == b.Socket && a.SwitchListens == b.SwitchListens
 }
@@ -191,7 +193,8 @@ func (d *Driver) create(c *connection, v *inventory, port vswitch.Port) error {
 		if i.Socket != port.Socket {
 			continue
 		}
-		// A memif gets its tag after its creation. One without a tag that nobody has used is what an earlier call left.
+		// A memif receives its tag after its creation. An unused memif without a tag is the
+		// leftover of an interrupted call, and is adopted.
 		if i.isLeftoverOf(port) {
 			return c.setTag(i.index, formatTag(port.Owner))
 		}
@@ -199,7 +202,8 @@ func (d *Driver) create(c *connection, v *inventory, port vswitch.Port) error {
 			"delete the interface or choose another path", errdefs.ErrAlreadyExists)
 	}
 	if port.SwitchListens {
-		// VPP removes whatever socket it finds at the path. It must not be another process'.
+		// VPP unlinks any socket at the path, so this check must exclude the socket of another
+		// process.
 		if err := vswitch.RemoveStaleSocket(d.Host, port.Type, port.Socket); err != nil {
 			return d.Refuse(port, "device.path", err.Error(),
 				"remove the file, end the process that uses it, or choose another path", err)
@@ -214,8 +218,8 @@ func (d *Driver) create(c *connection, v *inventory, port vswitch.Port) error {
 	return c.call(createVhostUserIf, new(indexReply), request)
 }
 
-// createMemif creates a memif's socket, which VPP numbers, the interface and its tag. If it fails, it removes what it
-// created.
+// createMemif creates a memif's socket, which VPP numbers, then the interface and its tag. If it
+// fails, it removes both.
 func (c *connection) createMemif(port vswitch.Port) (err error) {
 	var socket, created indexReply
 	name := memifSocketFilenameMessage{IsAdd: true, SocketID: anyIndex, FilenameLength: uint32(len(port.Socket))}
@@ -248,27 +252,28 @@ func (c *connection) setTag(index uint32, tag string) error {
 	return c.call(swInterfaceTagAddDel, new(retvalReply), request)
 }
 
-// configure changes what can be changed of an interface. v is VPP before the interface was created.
-func (c *connection) configure(v *inventory, have *swInterface, want vswitch.Port, bridge uint32) error {
-	if want.MTU != 0 && have.MTU != want.MTU {
-		mtu := have.mtu
-		mtu[0] = uint32(want.MTU)
-		if err := c.call(swInterfaceSetMTU, new(retvalReply), swInterfaceSetMTUMessage{have.index, mtu}); err != nil {
+// configure changes the mutable properties of an interface. v is the inventory from before its creation.
+func (c *connection) configure(v *inventory, current *swInterface, port vswitch.Port, bridge uint32) error {
+	if port.MTU != 0 && current.MTU != port.MTU {
+		mtu := current.mtu
+		mtu[0] = uint32(port.MTU)
+		if err := c.call(swInterfaceSetMTU, new(retvalReply),
+			swInterfaceSetMTUMessage{current.index, mtu}); err != nil {
 			return err
 		}
 	}
-	if want.Bridge != "" && (have.Bridge != want.Bridge || have.VLAN != want.VLAN) {
-		request := swInterfaceSetL2BridgeMessage{SwIfIndex: have.index, BridgeDomain: bridge, Enable: true}
+	if port.Bridge != "" && (current.Bridge != port.Bridge || current.VLAN != port.VLAN) {
+		request := swInterfaceSetL2BridgeMessage{SwIfIndex: current.index, BridgeDomain: bridge, Enable: true}
 		if err := c.call(swInterfaceSetL2Bridge, new(retvalReply), request); err != nil {
 			return err
 		}
 	}
-	// A policer is lost when an interface leaves its bridge domain.
-	if err := c.setRate(v, have.index, want); err != nil {
+	// VPP removes the policer from an interface that leaves its bridge domain.
+	if err := c.setRate(v, current.index, port); err != nil {
 		return err
 	}
-	if !have.up {
-		return c.call(swInterfaceSetFlags, new(retvalReply), swInterfaceSetFlagsMessage{have.index, adminUp})
+	if !current.up {
+		return c.call(swInterfaceSetFlags, new(retvalReply), swInterfaceSetFlagsMessage{current.index, adminUp})
 	}
 	return nil
 }
@@ -315,13 +320,15 @@ func (d *Driver) withConnection(ctx context.Context, f func(*connection) error) 
 	return f(c)
 }
 
-// check refuses what VPP cannot do or the messages cannot hold, and returns the number of the bridge domain.
+// check refuses ports that VPP does not support or that do not fit its messages. It returns the
+// number of the bridge domain.
 func (d *Driver) check(p vswitch.Port) (bridge uint32, err error) {
-	invalid := func(field, said, remedy string) error {
-		return d.Refuse(p, field, said, remedy, errdefs.ErrInvalidArgument)
+	invalid := func(field, message, remedy string) error {
+		return d.Refuse(p, field, message, remedy, errdefs.ErrInvalidArgument)
 	}
 	tag := formatTag(p.Owner)
 	number, bridgeErr := strconv.ParseUint(p.Bridge, 10, 32)
+	// Each case is a limit of VPP or of the size of a field in its messages.
 	switch {
 	case p.Name != vswitch.PortName(p.Owner):
 		err = invalid("name", "must be "+vswitch.PortName(p.Owner), "name the port for its owner")
@@ -350,7 +357,7 @@ func (d *Driver) check(p vswitch.Port) (bridge uint32, err error) {
 	return uint32(number), err
 }
 
-// explain returns a call's error as a Refusal if VPP answered, and with the switch's name.
+// explain converts a negative result into a Refusal, and adds the switch's name to other errors.
 func (d *Driver) explain(p vswitch.Port, err error) error {
 	var refusal *vswitch.Refusal
 	var result *retvalError
@@ -372,8 +379,9 @@ func (d *Driver) explain(p vswitch.Port, err error) error {
 	return fmt.Errorf("vswitch %q: %w", d.Name, err)
 }
 
-// fieldOf returns the key of the configuration that a message carries.
+// fieldOf returns the configuration key whose value a message transports.
 func fieldOf(message string) string {
+	// Messages for objects that the driver manages itself have no key.
 	switch message {
 	case swInterfaceSetMTU.request:
 		return "mtu"

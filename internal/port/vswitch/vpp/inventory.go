@@ -12,7 +12,8 @@ import (
 	"github.com/jackfield/jackfield/internal/port/vswitch"
 )
 
-// swInterface is a vhost-user or memif interface of VPP. The Port's owner and name are set if it has Jackfield's tag.
+// swInterface is a vhost-user or memif interface of VPP. If it has Jackfield's tag, the Port has
+// name and owner.
 type swInterface struct {
 	vswitch.Port
 	index       uint32
@@ -21,17 +22,18 @@ type swInterface struct {
 	memifSocket uint32
 }
 
-// inventory is what VPP has.
+// inventory is a snapshot of VPP's objects. A change is planned on it, because VPP's API has no
+// transactions.
 type inventory struct {
 	interfaces   map[uint32]*swInterface
 	bridges      map[uint32]bridgeDomain
-	details      map[uint32]swInterfaceDetailsMessage // of all interfaces
+	details      map[uint32]swInterfaceDetailsMessage // all interfaces by index
 	policers     map[string]uint32                    // rates in kbit/s by name
-	memifSockets map[uint32]string                    // paths by VPP's numbers
+	memifSockets map[uint32]string                    // paths by VPP's socket IDs
 }
 
-// isLeftoverOf reports whether an interface is one that an interrupted creation of the port left: a memif on the port's
-// socket without tag that nobody has used.
+// isLeftoverOf reports whether an interrupted creation of the port left this interface: an unused
+// memif without a tag on the port's socket.
 func (i *swInterface) isLeftoverOf(port vswitch.Port) bool {
 	return i.Type == vswitch.Memif && isSameSocket(i.Port, port) && !i.tagged && !i.up && i.Bridge == ""
 }
@@ -46,7 +48,8 @@ func (v *inventory) owned(owner vswitch.Owner) *swInterface {
 	return nil
 }
 
-// readInventory reads VPP's interfaces and bridge domains. A plugin that is not loaded has no interfaces.
+// readInventory reads VPP's interfaces and bridge domains. A plugin that is not loaded contributes
+// none.
 func (c *connection) readInventory() (*inventory, error) {
 	v := &inventory{interfaces: map[uint32]*swInterface{}, bridges: map[uint32]bridgeDomain{},
 		memifSockets: map[uint32]string{},
@@ -117,7 +120,7 @@ func (c *connection) readInventory() (*inventory, error) {
 	return v, err
 }
 
-// setBridge sets bridge and VLAN of the interfaces in a bridge domain.
+// setBridge sets the bridge and the VLAN of a bridge domain's interfaces.
 func (v *inventory) setBridge(number uint32, domain bridgeDomain) {
 	s, isSegment := segmentOf(number, domain.tag)
 	for index := range domain.members {
@@ -133,7 +136,7 @@ func (v *inventory) setBridge(number uint32, domain bridgeDomain) {
 	}
 }
 
-// readMemifs reads the memif sockets, and the interfaces, for each of which it calls add.
+// readMemifs reads the memif sockets, and calls add for each memif interface.
 func (c *connection) readMemifs(sockets map[uint32]string,
 	add func(index uint32, port vswitch.Port, memifSocket uint32)) error {
 	err := c.dump(memifSocketFilenameDump, struct{}{}, func(body []byte) error {
@@ -160,16 +163,16 @@ func (c *connection) knowsMessage(message string) bool {
 }
 
 const (
-	// maxTag is what VPP stores of a tag, without the NUL.
+	// maxTag is the number of bytes that VPP stores, without the NUL.
 	maxTag = 63
-	// tagPrefix begins the tag of every interface of Jackfield's.
+	// tagPrefix begins the tag of each of Jackfield's interfaces.
 	tagPrefix = "jf/"
-	// shortIDPrefix begins a container's ID of 32 bytes in base64. CNI's IDs do not begin with it.
+	// shortIDPrefix begins a 32-byte container ID in base64. No ID of CNI begins with it.
 	shortIDPrefix = "="
 )
 
-// formatTag returns the tag of an owner's interface: "jf/ID/IFNAME". The ID of a pod's sandbox, 64 hexadecimal digits,
-// does not fit, and is written in base64.
+// formatTag returns the tag of an owner's interface: "jf/ID/IFNAME". The ID of a pod's sandbox, 64
+// hexadecimal digits, exceeds the tag, so it is encoded in base64.
 func formatTag(o vswitch.Owner) string {
 	id := o.ContainerID
 	if raw, err := hex.DecodeString(id); err == nil && len(raw) == 32 && hex.EncodeToString(raw) == id {
@@ -178,7 +181,7 @@ func formatTag(o vswitch.Owner) string {
 	return tagPrefix + id + "/" + o.Interface
 }
 
-// parseTag returns the owner in a tag that formatTag wrote.
+// parseTag parses a tag that formatTag returned.
 func parseTag(tag string) (vswitch.Owner, bool) {
 	rest, ok := strings.CutPrefix(tag, tagPrefix)
 	id, name, both := strings.Cut(rest, "/")

@@ -2,9 +2,10 @@
 
 package vpp
 
-// The messages that the driver uses, as VPP publishes them in its .api files: memclnt.api, vpe.api, interface.api,
-// l2.api, memif.api, vhost_user.api and policer.api. A struct has the fields after the header, in the order of the
-// definition. The name ends in the definition's checksum. VPP 23.06 to 26.06 have all of them.
+// This file defines the messages that the driver uses, from VPP's .api files: memclnt.api, vpe.api,
+// interface.api, l2.api, memif.api, vhost_user.api and policer.api. A struct holds the fields after
+// the header, in the order of the definition. Each name ends in the checksum of the definition. VPP
+// 23.06 to 26.06 have all of these messages.
 
 // The numbers of the first two messages are fixed.
 const (
@@ -12,7 +13,7 @@ const (
 	idSockclntCreateReply = 16
 )
 
-// exchange is a request and the message that answers it, by their names with checksums.
+// exchange is a request and its reply, by their names with checksums.
 type exchange struct{ request, answer string }
 
 var (
@@ -85,13 +86,14 @@ type showVersionReply struct {
 
 type wantInterfaceEventsMessage struct{ Enable, PID uint32 }
 
-// swInterfaceEventMessage has the fields after the client's index, which this message has in the place of a context.
+// swInterfaceEventMessage holds the fields after the client's index. This message has the index
+// instead of a context.
 type swInterfaceEventMessage struct {
 	PID, SwIfIndex, Flags uint32
 	Deleted               bool
 }
 
-// swInterfaceDumpMessage asks for all interfaces. It ends in an empty string of variable length.
+// swInterfaceDumpMessage requests all interfaces. An empty string of variable length follows.
 type swInterfaceDumpMessage struct {
 	SwIfIndex        uint32
 	NameFilterValid  bool
@@ -122,7 +124,7 @@ type swInterfaceSetFlagsMessage struct{ SwIfIndex, Flags uint32 }
 
 type swInterfaceSetMTUMessage struct {
 	SwIfIndex uint32
-	// MTU is of the interface and of IPv4, IPv6 and MPLS on it.
+	// MTU is the MTU of the interface, and of IPv4, IPv6 and MPLS on it.
 	MTU [4]uint32
 }
 
@@ -154,7 +156,8 @@ type l2InterfaceVLANTagRewriteMessage struct{ SwIfIndex, Operation, PushDot1q, T
 
 type policerAction struct{ Type, DSCP uint8 }
 
-// policerAddDelMessage has zero for the rate in kbit/s, rounding to the closest, and one rate with two colours.
+// policerAddDelMessage creates or deletes a policer. Zero values mean a rate in kbit/s, rounding to
+// the closest value, and one rate with two colours.
 type policerAddDelMessage struct {
 	IsAdd                                      bool
 	Name                                       [64]byte
@@ -176,13 +179,13 @@ type policerDumpMessage struct {
 	MatchName      [64]byte
 }
 
-// policerDetailsMessage has the fields that the driver reads. State follows.
+// policerDetailsMessage holds the fields that the driver reads. The policer's state follows.
 type policerDetailsMessage struct {
 	Name     [64]byte
 	CIR, EIR uint32
 }
 
-// bridgeDomainDetailsMessage is followed by Members times bridgeDomainMember.
+// bridgeDomainDetailsMessage is followed by Members elements of bridgeDomainMember.
 type bridgeDomainDetailsMessage struct {
 	BridgeDomain                                    uint32
 	Flood, UnknownFlood, Forward, Learn, ARP, ARPUF bool
@@ -207,7 +210,7 @@ type createVhostUserIfMessage struct {
 	Tag                                       [64]byte
 }
 
-// swIfIndexMessage is the body of messages that name one interface.
+// swIfIndexMessage is the body of messages with a single interface index.
 type swIfIndexMessage struct{ SwIfIndex uint32 }
 
 type swInterfaceVhostUserDetailsMessage struct {
@@ -221,7 +224,7 @@ type swInterfaceVhostUserDetailsMessage struct {
 	SockErrno  int32
 }
 
-// memifSocketFilenameMessage is followed by as many bytes as FilenameLength says.
+// memifSocketFilenameMessage is followed by FilenameLength bytes.
 type memifSocketFilenameMessage struct {
 	IsAdd                    bool
 	SocketID, FilenameLength uint32

@@ -11,8 +11,9 @@ import (
 	"github.com/jackfield/jackfield/internal/port/vswitch"
 )
 
-// A port's rate is a policer on the interface's input. The policer's name is the interface's tag, which marks it as
-// Jackfield's. VPP does not report where a policer is applied, so each change of a port applies it again.
+// A port's rate is a policer on the interface's input. The policer has the interface's tag as its
+// name, which marks it as Jackfield's. VPP does not report where a policer is applied, so each
+// change of a port applies it again.
 
 // minBurst is the smallest burst in bytes: two frames of 64 KiB, the largest that an application can send.
 const minBurst = 128 << 10
@@ -20,17 +21,17 @@ const minBurst = 128 << 10
 // policerRate returns the rate of a policer in kbit/s, rounded up.
 func policerRate(rate uint64) uint64 { return rate/1000 + min(rate%1000, 1) }
 
-// checkRate refuses a rate that a policer cannot have.
+// checkRate refuses a rate that exceeds VPP's policers.
 func (d *Driver) checkRate(p vswitch.Port) error {
 	if policerRate(p.Rate) > math.MaxUint32 {
-		return d.Refuse(p, "rate", fmt.Sprintf("%d bit/s: a policer of VPP limits to at most %d kbit/s", p.Rate,
-			uint32(math.MaxUint32)),
+		return d.Refuse(p, "rate",
+			fmt.Sprintf("%d bit/s: a policer of VPP limits to at most %d kbit/s", p.Rate, uint32(math.MaxUint32)),
 			"use a lower rate, or leave out rate", errdefs.ErrOutOfRange)
 	}
 	return nil
 }
 
-// missingPolicerMessage returns the name of a message for policers that VPP does not have, or "".
+// missingPolicerMessage returns the name of a policer message that VPP lacks, or "".
 func (c *connection) missingPolicerMessage() string {
 	for _, e := range []exchange{policerAddDel, policerInput, policerDump} {
 		for _, message := range []string{e.request, e.answer} {
@@ -42,7 +43,7 @@ func (c *connection) missingPolicerMessage() string {
 	return ""
 }
 
-// requirePolicer refuses a rate if VPP has no policers.
+// requirePolicer refuses a rate if VPP has no policer plugin.
 func (d *Driver) requirePolicer(c *connection, p vswitch.Port) error {
 	message := c.missingPolicerMessage()
 	if p.Rate == 0 || message == "" {
@@ -67,11 +68,11 @@ func (c *connection) readPolicers() (map[string]uint32, error) {
 	return policers, err
 }
 
-// setRate creates the interface's policer, or replaces it, and applies it. Without a rate it deletes the policer.
-func (c *connection) setRate(v *inventory, index uint32, want vswitch.Port) error {
-	name, rate := formatTag(want.Owner), uint32(policerRate(want.Rate))
-	have, exists := v.policers[name]
-	if exists && have != rate {
+// setRate creates or replaces the interface's policer and applies it. Without a rate it deletes the policer.
+func (c *connection) setRate(v *inventory, index uint32, port vswitch.Port) error {
+	name, rate := formatTag(port.Owner), uint32(policerRate(port.Rate))
+	current, exists := v.policers[name]
+	if exists && current != rate {
 		if err := c.applyPolicer(name, index, false); err != nil {
 			return err
 		}
@@ -84,14 +85,14 @@ func (c *connection) setRate(v *inventory, index uint32, want vswitch.Port) erro
 		return nil
 	}
 	if !exists {
-		request := policerAddDelMessage{IsAdd: true, CIR: rate, CB: max(want.Rate/8/100, minBurst),
+		request := policerAddDelMessage{IsAdd: true, CIR: rate, CB: max(port.Rate/8/100, minBurst),
 			ConformAction: policerAction{Type: policerTransmit}}
 		copy(request.Name[:], name)
 		if err := c.call(policerAddDel, new(indexReply), request); err != nil {
 			return err
 		}
 	}
-	// Applied twice, a policer counts each packet twice.
+	// A policer that is applied twice counts each packet twice, so detach it first.
 	if err := c.applyPolicer(name, index, false); err != nil {
 		return err
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/jackfield/jackfield/internal/port/vswitch"
 )
 
-// delete deletes an interface with its policer, and a memif's socket. VPP keeps a policer whose interface is deleted,
-// and cannot take a deleted policer from an interface.
+// delete deletes an interface with its policer, and a memif's socket. VPP keeps the policer of a
+// deleted interface, and cannot detach a deleted policer from an interface.
 func (c *connection) delete(v *inventory, i *swInterface) error {
 	name := formatTag(i.Owner)
 	_, policed := v.policers[name]
@@ -46,7 +46,8 @@ func (c *connection) deleteMemifSocket(id uint32) error {
 		retvalInvalidArgument)
 }
 
-// ignoreMissing returns nil if another process has deleted the interface or socket, which VPP reports as missing.
+// ignoreMissing returns nil if VPP reports the object as missing, because another process has
+// deleted it.
 func ignoreMissing(err error, missing int32) error {
 	var result *retvalError
 	if errors.As(err, &result) && result.retval == missing {
@@ -55,13 +56,13 @@ func ignoreMissing(err error, missing int32) error {
 	return err
 }
 
-// Remove implements vswitch.Driver. VPP leaves the socket of a memif behind.
+// Remove implements vswitch.Driver. VPP does not remove the socket file of a memif, so Remove does.
 func (d *Driver) Remove(ctx context.Context, owner vswitch.Owner) error {
 	return d.RemoveWithLeftovers(ctx, vswitch.Port{Name: vswitch.PortName(owner), Owner: owner})
 }
 
-// RemoveWithLeftovers implements vswitch.LeftoverRemover. A memif gets its tag after its creation, and its socket has
-// no tag.
+// RemoveWithLeftovers implements vswitch.LeftoverRemover. A memif receives its tag after its
+// creation, and its socket has no tag.
 func (d *Driver) RemoveWithLeftovers(ctx context.Context, port vswitch.Port) error {
 	return d.explain(port, d.remove(ctx, port))
 }
@@ -70,23 +71,23 @@ func (d *Driver) remove(ctx context.Context, port vswitch.Port) error {
 	return d.withConnection(ctx, func(c *connection) error {
 		v, err := c.readInventory()
 		if errdefs.IsNotImplemented(err) {
-			// This VPP has another version than the one that created the port. It has restarted since, without its
-			// ports.
+			// This VPP has another version than the VPP that created the port, so it has restarted
+			// and lost its ports.
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		if have := v.owned(port.Owner); have != nil {
-			if err := c.delete(v, have); err != nil {
+		if current := v.owned(port.Owner); current != nil {
+			if err := c.delete(v, current); err != nil {
 				return err
 			}
-			if have.SwitchListens {
-				if err := vswitch.RemoveStaleSocket(d.Host, have.Type, have.Socket); err != nil {
+			if current.SwitchListens {
+				if err := vswitch.RemoveStaleSocket(d.Host, current.Type, current.Socket); err != nil {
 					return err
 				}
 			}
-			delete(v.interfaces, have.index)
+			delete(v.interfaces, current.index)
 		} else if _, left := v.policers[formatTag(port.Owner)]; left {
 			if err := c.deletePolicer(formatTag(port.Owner)); err != nil {
 				return err
@@ -99,8 +100,8 @@ func (d *Driver) remove(ctx context.Context, port vswitch.Port) error {
 	})
 }
 
-// removeMemifLeftovers deletes an interface without a tag, and sockets without an interface, that an interrupted
-// creation of the port left.
+// removeMemifLeftovers deletes the objects that an interrupted creation of the port left: an
+// interface without a tag, and sockets without an interface.
 func (c *connection) removeMemifLeftovers(v *inventory, port vswitch.Port) error {
 	if port.Type != vswitch.Memif || port.Socket == "" {
 		return nil

@@ -15,8 +15,8 @@ const (
 	retvalInvalidArgument  = -73
 )
 
-// results are the results that the driver's calls can have, each with a sentinel. The first of VPP's ten system call
-// errors is -11.
+// results maps the results that the driver's calls can return to sentinels. VPP's ten system call
+// errors begin at -11.
 var results = map[int32]struct {
 	text string
 	kind error

@@ -15,11 +15,11 @@ import (
 type session struct {
 	mu   sync.Mutex
 	conn *connection
-	err  error // of the connection. It ends the session.
+	err  error // error of the connection; it ends the session
 }
 
-// OpenSession implements vswitch.SessionOpener. VPP's listen queue has five places, and VPP serves one request at a
-// time.
+// OpenSession implements vswitch.SessionOpener. It exists because VPP's listen queue holds five
+// connections, and VPP serves one request at a time.
 func (d *Driver) OpenSession(ctx context.Context) (vswitch.Driver, func(), error) {
 	c, err := connect(ctx, d.Socket())
 	if err != nil {
@@ -30,8 +30,8 @@ func (d *Driver) OpenSession(ctx context.Context) (vswitch.Driver, func(), error
 	return &shared, c.close, nil
 }
 
-// run runs f with the connection. After VPP has not answered a call, every later call fails at once: each would wait
-// for its own timeout.
+// run runs f with the connection. After one call without a reply, every later call fails
+// immediately instead of waiting for its own timeout.
 func (s *session) run(f func(*connection) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

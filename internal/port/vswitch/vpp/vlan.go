@@ -21,19 +21,21 @@ import (
 	"github.com/jackfield/jackfield/internal/port/vswitch"
 )
 
-// A port of VPP has no VLAN. Each VLAN of a bridge is a bridge domain of its own with one sub-interface of the uplink,
-// which adds and removes the VLAN's tag. A tag that is pushed on the ports of one shared bridge domain does not isolate
-// them from each other.
+// A port of VPP has no VLAN. Instead, each VLAN of a bridge is a separate bridge domain with one
+// sub-interface of the uplink, which adds and removes the VLAN's tag. Pushing a tag on the ports of
+// one shared bridge domain would not isolate the ports from each other.
 //
-// Jackfield creates domain and sub-interface with the first port of a VLAN and deletes them with the last. Both have
-// the same tag. Any other bridge domain or sub-interface is foreign, and is neither changed nor deleted.
+// Jackfield creates domain and sub-interface with the first port of a VLAN, and deletes them with
+// the last. Both have the same tag. Every other bridge domain or sub-interface is foreign, and is
+// neither changed nor deleted.
 
 const (
 	// vlanTagPrefix begins the tag "jf-vlan/BRIDGE/VLAN".
 	vlanTagPrefix = "jf-vlan/"
-	// maxVLANBridge is the largest bridge that can have VLANs: a bridge domain's number has 24 bits.
+	// maxVLANBridge is the largest bridge that can have VLANs, because a bridge domain's number has
+	// 24 bits.
 	maxVLANBridge = 1<<12 - 1
-	// lockPause is between two attempts to lock VPP's VLANs.
+	// lockPause is the pause between two attempts to lock VPP's VLANs.
 	lockPause = 10 * time.Millisecond
 )
 
@@ -43,7 +45,8 @@ type segment struct {
 	vlan   int
 }
 
-// domain returns the number of the segment's bridge domain. It depends on the segment alone.
+// domain returns the number of the segment's bridge domain. It depends only on the segment, so
+// every process derives the same number.
 func (s segment) domain() uint32 {
 	bridge, _ := strconv.ParseUint(s.bridge, 10, 12)
 	return uint32(bridge)<<12 | uint32(s.vlan)
@@ -84,7 +87,8 @@ func (v *inventory) findSubInterface(uplink uint32, vlan int) (swInterfaceDetail
 	return swInterfaceDetailsMessage{}, false
 }
 
-// isUnusedSubInterface reports whether a sub-interface is as create_vlan_subif leaves it.
+// isUnusedSubInterface reports whether a sub-interface is in the state in which create_vlan_subif
+// leaves it.
 func (v *inventory) isUnusedSubInterface(d swInterfaceDetailsMessage) bool {
 	for _, domain := range v.bridges {
 		if domain.members[d.SwIfIndex] {
@@ -94,7 +98,7 @@ func (v *inventory) isUnusedSubInterface(d swInterfaceDetailsMessage) bool {
 	return d.Tag[0] == 0 && d.Flags&adminUp == 0 && d.VTROp == 0
 }
 
-// segmentFault returns the reason why a segment does not reach the uplink, or "".
+// segmentFault returns the reason why a segment is disconnected from the uplink, or "".
 func (v *inventory) segmentFault(s segment) string {
 	domain := v.bridges[s.domain()]
 	for index := range domain.members {
@@ -108,7 +112,7 @@ func (v *inventory) segmentFault(s segment) string {
 	return fmt.Sprintf("VLAN %d has no sub-interface of the uplink", s.vlan)
 }
 
-// checkVLAN refuses a VLAN that VPP cannot have.
+// checkVLAN refuses a VLAN that VPP cannot provide.
 func (d *Driver) checkVLAN(p vswitch.Port) error {
 	const instead = "leave out vlan and name a bridge domain of its own for the VLAN, with a sub-interface " +
 		"of the uplink"
@@ -130,8 +134,8 @@ func (d *Driver) checkVLAN(p vswitch.Port) error {
 	return nil
 }
 
-// ensureSegment creates the bridge domain and the sub-interface of the port's VLAN, or corrects them. The caller has
-// locked VPP's VLANs.
+// ensureSegment creates or corrects the bridge domain and the sub-interface of the port's VLAN. The
+// caller holds the lock on VPP's VLANs.
 func (d *Driver) ensureSegment(c *connection, v *inventory, port vswitch.Port) error {
 	s := segment{port.Bridge, port.VLAN}
 	for _, e := range []exchange{bridgeDomainAddDel, createVLANSubif, deleteSubif, l2InterfaceVLANTagRewrite,
@@ -144,17 +148,18 @@ func (d *Driver) ensureSegment(c *connection, v *inventory, port vswitch.Port) e
 	uplink, ok := v.findUplink(d.Uplink)
 	if !ok {
 		return d.Refuse(port, "vswitches."+d.Name+".uplink", "VPP has no interface "+diag.Quote(d.Uplink),
-			`create it in VPP's startup file, or set uplink to a name that "vppctl show interface" prints`, errdefs.ErrNotFound)
+			`create it in VPP's startup file, or set uplink to a name that "vppctl show interface" prints`,
+			errdefs.ErrNotFound)
 	}
 	domain, hasDomain := v.bridges[s.domain()]
 	if hasDomain && domain.tag != s.tag() {
-		return d.Refuse(port, "vlan", fmt.Sprintf("bridge domain %d of VLAN %d exists without the tag %s", s.domain(),
-			s.vlan, s.tag()),
+		return d.Refuse(port, "vlan",
+			fmt.Sprintf("bridge domain %d of VLAN %d exists without the tag %s", s.domain(), s.vlan, s.tag()),
 			"delete it, or give it another number", errdefs.ErrAlreadyExists)
 	}
 	sub, hasSub := v.findSubInterface(uplink.SwIfIndex, s.vlan)
 	marked := hasSub && text(sub.Tag[:]) == s.tag()
-	// A creation that was interrupted left the domain, and a sub-interface that nothing has used.
+	// An interrupted creation leaves the domain and an unused sub-interface, which are adopted.
 	if hasSub && !marked && !(hasDomain && v.isUnusedSubInterface(sub)) {
 		return d.Refuse(port, "vlan", fmt.Sprintf("the sub-interface %s exists without the tag %s",
 			diag.Quote(text(sub.Name[:])), s.tag()),
@@ -179,8 +184,8 @@ func (d *Driver) ensureSegment(c *connection, v *inventory, port vswitch.Port) e
 	return c.configureSubInterface(sub, s, marked, domain.members[sub.SwIfIndex])
 }
 
-// configureSubInterface changes what differs of a segment's sub-interface. A sub-interface that is not in the bridge
-// domain gets its rewrite first, so that no frame with a tag enters.
+// configureSubInterface corrects the properties of a segment's sub-interface. A sub-interface
+// outside the bridge domain receives its rewrite first, so that no tagged frame enters the domain.
 func (c *connection) configureSubInterface(sub swInterfaceDetailsMessage, s segment, marked, joined bool) error {
 	index := sub.SwIfIndex
 	if !marked {
@@ -206,7 +211,8 @@ func (c *connection) configureSubInterface(sub swInterfaceDetailsMessage, s segm
 	return nil
 }
 
-// removeUnusedSegments deletes bridge domains with Jackfield's tag in which no port is, and their sub-interfaces.
+// removeUnusedSegments deletes bridge domains with Jackfield's tag that have no ports, and their
+// sub-interfaces.
 func (d *Driver) removeUnusedSegments(ctx context.Context, c *connection) error {
 	unlock, err := d.lockSegments(ctx)
 	if err != nil {
@@ -261,8 +267,9 @@ func (v *inventory) hasSegments() bool {
 	return false
 }
 
-// lockSegments keeps other processes of Jackfield from changing VPP's VLANs: the last port of a VLAN may leave while
-// the next one joins. The lock is on the directory of the API socket, which all of them have.
+// lockSegments excludes other processes of Jackfield from changing VPP's VLANs: the last port of a
+// VLAN can leave while the next one joins. It locks the directory of the API socket, which all of
+// them can open.
 func (d *Driver) lockSegments(ctx context.Context) (unlock func(), err error) {
 	dir, err := os.Open(d.Host.Path(path.Dir(d.Endpoint)))
 	if err != nil {
@@ -281,7 +288,7 @@ func (d *Driver) lockSegments(ctx context.Context) (unlock func(), err error) {
 	}
 }
 
-// ignoreBusy returns nil for the error of a lock that another process has.
+// ignoreBusy returns nil if another process holds the lock.
 func ignoreBusy(err error) error {
 	if err == unix.EWOULDBLOCK {
 		return nil

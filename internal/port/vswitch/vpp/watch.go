@@ -11,21 +11,22 @@ import (
 )
 
 const (
-	// reconnectPause is between two attempts to connect.
+	// reconnectPause is the pause between two connection attempts.
 	reconnectPause = 250 * time.Millisecond
-	// startupTime is when a VPP that has just started has its bridge domains. VPP carries out its startup file two
-	// seconds after it begins to answer (startup_config_process), and has no event for a bridge domain.
+	// startupTime is the time after which a restarted VPP has its bridge domains. VPP runs its
+	// startup file two seconds after it begins to respond (startup_config_process), and has no
+	// event for bridge domains.
 	startupTime = 2300 * time.Millisecond
 )
 
-// Watch implements vswitch.Watcher. It holds a connection, on which VPP reports interfaces that are deleted. VPP closes
-// it when it ends, and has no ports when it is back.
+// Watch implements vswitch.Watcher. It holds a connection on which VPP reports deleted interfaces.
+// A VPP that stops closes the connection, and has no ports when it starts again.
 func (d *Driver) Watch(ctx context.Context, changed func()) error {
 	return vswitch.WatchConnections(ctx, reconnectPause, func() { d.readEvents(ctx, changed) })
 }
 
-// readEvents calls changed after it connects and again after startupTime, for each interface that is deleted or set
-// down, and when the connection ends.
+// readEvents calls changed after it connects, again after startupTime, for each interface that is
+// deleted or set down, and when the connection ends.
 func (d *Driver) readEvents(ctx context.Context, changed func()) {
 	c, err := connect(ctx, d.Socket())
 	if err != nil {
@@ -53,7 +54,7 @@ func (d *Driver) readEvents(ctx context.Context, changed func()) {
 		if _, err := decode(body, &event); err != nil {
 			return
 		}
-		// An application that connects or disconnects changes the link alone.
+		// A connecting or disconnecting application changes only the link state.
 		if event.Deleted || event.Flags&adminUp == 0 {
 			changed()
 		}
