@@ -20,7 +20,7 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/sirupsen/logrus"
 
-	"github.com/jackfield/jackfield/internal/base/busytest"
+	"github.com/jackfield/jackfield/internal/base/testkit"
 	"github.com/jackfield/jackfield/internal/report/status"
 )
 
@@ -188,7 +188,7 @@ func TestOneDaemonPerStateDirectory(t *testing.T) {
 		t.Errorf("the status socket of the first daemon is gone: %v", err)
 	}
 	check(t, os.Remove(socket))
-	if !busytest.Until(func() bool {
+	if !testkit.Until(func() bool {
 		_, err := status.Get(t.Context(), host, h.p.config.core.Load().cfg.StateDir)
 		return err == nil
 	}) {

@@ -19,7 +19,7 @@ import (
 	"github.com/sirupsen/logrus"
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/internal/base/busytest"
+	"github.com/jackfield/jackfield/internal/base/testkit"
 	"github.com/jackfield/jackfield/internal/config"
 	"github.com/jackfield/jackfield/internal/host/dircheck"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
@@ -127,7 +127,7 @@ func (h *reloadHost) swapConfigMap(version, content string) {
 func (h *reloadHost) waitForStatus(what string, done func(ConfigStatus) bool) ConfigStatus {
 	h.t.Helper()
 	var s ConfigStatus
-	if !busytest.Until(func() bool { s = h.p.ConfigStatus(); return done(s) }) {
+	if !testkit.Until(func() bool { s = h.p.ConfigStatus(); return done(s) }) {
 		h.t.Fatalf("%s: %+v", what, s)
 	}
 	return s

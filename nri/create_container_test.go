@@ -14,7 +14,7 @@ import (
 
 	"github.com/containerd/nri/pkg/api"
 
-	"github.com/jackfield/jackfield/internal/base/busytest"
+	"github.com/jackfield/jackfield/internal/base/testkit"
 	"github.com/jackfield/jackfield/internal/deliver/claims"
 	"github.com/jackfield/jackfield/internal/report/telemetry"
 )
@@ -188,7 +188,7 @@ func TestLateCreationLeavesNothingOfRemovedPod(t *testing.T) {
 			check(t, h.p.RunPodSandbox(t.Context(), h.pod))
 			check(t, h.p.RemovePodSandbox(t.Context(), h.pod))
 			// The plugin sweeps the device-info of the removed sandbox. The late creation has read the files before.
-			if !busytest.Until(func() bool { return len(h.p.containers.removed.list()) == 0 }) {
+			if !testkit.Until(func() bool { return len(h.p.containers.removed.list()) == 0 }) {
 				t.Fatal("the removed sandbox is not swept")
 			}
 			h.writeInfo("net1", "server", "/run/vsw/mine/s")

@@ -17,7 +17,7 @@ import (
 	"github.com/containerd/nri/pkg/api"
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/internal/base/busytest"
+	"github.com/jackfield/jackfield/internal/base/testkit"
 	"github.com/jackfield/jackfield/internal/deliver/staging"
 )
 
@@ -220,7 +220,7 @@ func TestFailedHotplugWatchIsRepeated(t *testing.T) {
 	check(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &was))
 	check(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 0, Max: was.Max}))
 	h.p.containers.hotplug.followConfig(h.p.config.core.Load().cfg)
-	failed := busytest.Until(func() bool { return h.p.counters.StagingFailed.Load() > 0 })
+	failed := testkit.Until(func() bool { return h.p.counters.StagingFailed.Load() > 0 })
 	check(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &was))
 	if !failed {
 		t.Error("the failure is not counted")
@@ -262,7 +262,7 @@ func TestUnresponsivePluginsDirectoryDelaysNoCreation(t *testing.T) {
 	select {
 	case err := <-created:
 		check(t, err)
-	case <-time.After(busytest.Hangs):
+	case <-time.After(testkit.Hangs):
 		t.Error("the runtime waits for the directory")
 	}
 }
@@ -318,7 +318,7 @@ func TestContainersAreUpdatedAtTheSameTime(t *testing.T) {
 		others.Done()
 		select {
 		case <-both:
-		case <-time.After(busytest.Hangs):
+		case <-time.After(testkit.Hangs):
 			t.Error("an update waits for another one")
 		}
 	})

@@ -10,7 +10,7 @@ import (
 
 	"github.com/containerd/nri/pkg/api"
 
-	"github.com/jackfield/jackfield/internal/base/busytest"
+	"github.com/jackfield/jackfield/internal/base/testkit"
 )
 
 // A container that was created with the plugin, when no rule was for its network, is not missed: a rule that
@@ -30,7 +30,7 @@ func TestUnmanagedContainerIsNotMissedByLaterRule(t *testing.T) {
 	other := &api.Container{Id: strings.Repeat("c", 64), PodSandboxId: h.pod.Id, Name: "created without the plugin"}
 	_, err := h.p.Synchronize(context.Background(), []*api.PodSandbox{h.pod}, []*api.Container{h.c, other})
 	check(t, err)
-	if !busytest.Until(func() bool { return len(h.p.containers.listMissed()) > 0 }) {
+	if !testkit.Until(func() bool { return len(h.p.containers.listMissed()) > 0 }) {
 		t.Fatal("no container is missed")
 	}
 	if missed := h.p.containers.listMissed(); len(missed) != 1 || missed[0].ContainerID != other.Id {
@@ -45,7 +45,7 @@ func TestContainerThatWouldBeRefusedIsNotEvicted(t *testing.T) {
 	c := &api.Container{Id: strings.Repeat("b", 64), PodSandboxId: pod.Id, Name: "c"}
 	_, err := h.p.Synchronize(context.Background(), []*api.PodSandbox{pod}, []*api.Container{c})
 	check(t, err)
-	if !busytest.Until(func() bool { return len(h.p.containers.listMissed()) == 1 }) {
+	if !testkit.Until(func() bool { return len(h.p.containers.listMissed()) == 1 }) {
 		t.Fatal("the container is not missed")
 	}
 	missed := h.p.containers.list(func(*container) bool { return true })

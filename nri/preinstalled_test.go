@@ -14,7 +14,7 @@ import (
 
 	"github.com/containerd/nri/pkg/api"
 
-	"github.com/jackfield/jackfield/internal/base/busytest"
+	"github.com/jackfield/jackfield/internal/base/testkit"
 )
 
 // configureAsPreinstalled calls Configure as containerd does for a plugin that it started.
@@ -68,7 +68,7 @@ func TestOnlySandboxesWithoutProcessAreSwept(t *testing.T) {
 		_, err := os.Stat(filepath.Join(h.root, "run/jackfield/containers", strings.Repeat("c", 63)+id[:1]))
 		return err == nil
 	}
-	if !busytest.Until(func() bool {
+	if !testkit.Until(func() bool {
 		age()
 		h.p.containers.wakeRestore()
 		return !staged(ids["gone"]) && len(h.p.containers.listStarted()) == 3

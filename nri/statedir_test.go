@@ -14,7 +14,7 @@ import (
 	"github.com/containerd/nri/pkg/api"
 	"github.com/sirupsen/logrus"
 
-	"github.com/jackfield/jackfield/internal/base/busytest"
+	"github.com/jackfield/jackfield/internal/base/testkit"
 	"github.com/jackfield/jackfield/internal/config"
 )
 
@@ -61,7 +61,7 @@ func TestContainerThatEndsWhileWorkersHangLeavesNothing(t *testing.T) {
 	for h.p.workers.Go(func() { <-unresponsive }) {
 	}
 	check(t, h.p.RemoveContainer(context.Background(), h.pod, h.c))
-	if !busytest.Until(func() bool {
+	if !testkit.Until(func() bool {
 		ids, err := h.p.state.store.Load().Containers()
 		return err == nil && len(ids) == 0
 	}) {

@@ -19,7 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/internal/base/busytest"
+	"github.com/jackfield/jackfield/internal/base/testkit"
 	"github.com/jackfield/jackfield/internal/cdiregistry"
 )
 
@@ -108,7 +108,7 @@ func TestLookupsDuringChurnSeeEveryFile(t *testing.T) {
 			writers.Wait()
 			resolvers.Wait()
 			t.Logf("%d lookups, the slowest took %v", lookups.Load(), time.Duration(slowest.Load()))
-			if worst := time.Duration(slowest.Load()); worst > busytest.Hangs {
+			if worst := time.Duration(slowest.Load()); worst > testkit.Hangs {
 				t.Errorf("a lookup took %v", worst)
 			}
 			last := e.r.Snapshot()
@@ -311,10 +311,10 @@ func TestCloseLeaksNothing(t *testing.T) {
 		}
 		return after
 	}
-	if !busytest.Until(func() bool { return len(more()) == 0 }) {
+	if !testkit.Until(func() bool { return len(more()) == 0 }) {
 		t.Errorf("new descriptors: %q", more())
 	}
-	if !busytest.Until(func() bool { return runtime.NumGoroutine() <= goroutines }) {
+	if !testkit.Until(func() bool { return runtime.NumGoroutine() <= goroutines }) {
 		t.Errorf("%d goroutines, %d before", runtime.NumGoroutine(), goroutines)
 	}
 }

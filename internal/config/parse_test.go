@@ -13,8 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/jackfield/jackfield/internal/base/busytest"
 	"github.com/jackfield/jackfield/internal/base/diag"
+	"github.com/jackfield/jackfield/internal/base/testkit"
 	"github.com/jackfield/jackfield/internal/config/policy"
 )
 
@@ -277,7 +277,7 @@ func TestParseBoundsHostileFiles(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var err error
-			busytest.Cheap(t, 20*time.Second, func() { _, err = Parse([]byte(content), "c.yaml") })
+			testkit.Cheap(t, 20*time.Second, func() { _, err = Parse([]byte(content), "c.yaml") })
 			if err == nil {
 				t.Error("no error")
 			}

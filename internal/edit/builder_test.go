@@ -3,7 +3,6 @@
 package edit
 
 import (
-	"errors"
 	"path"
 	"strconv"
 	"strings"
@@ -13,18 +12,11 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/jackfield/jackfield/internal/base/busytest"
+	"github.com/jackfield/jackfield/internal/base/testkit"
 )
 
 func cdi(req string) Origin { return Origin{Source: CDI, Request: req, File: "/etc/cdi/x.json"} }
 func att(req string) Origin { return Origin{Source: Attachment, Request: req, File: "/run/devinfo/f"} }
-
-func must(t *testing.T, errs ...error) {
-	t.Helper()
-	if err := errors.Join(errs...); err != nil {
-		t.Fatal(err)
-	}
-}
 
 func wantConflict(t *testing.T, err error, names ...string) {
 	t.Helper()
@@ -40,7 +32,7 @@ func wantConflict(t *testing.T, err error, names ...string) {
 
 func TestCDIEditsReplaceOnlyCDIEdits(t *testing.T) {
 	b := NewBuilder(Existing{})
-	must(t,
+	testkit.Must(t,
 		b.AddDevice(&Device{Path: "/dev/a", Type: "c", Major: 1, Minor: 3, Origin: cdi("one")}),
 		b.AddDevice(&Device{Path: "/dev/b", Type: "c", Major: 1, Minor: 3, Origin: cdi("one")}),
 		b.AddDevice(&Device{Path: "/dev/a", Type: "c", Major: 1, Minor: 5, Origin: cdi("two")}),
@@ -67,13 +59,13 @@ func TestCDIEditsReplaceOnlyCDIEdits(t *testing.T) {
 func TestEqualEditsAreMerged(t *testing.T) {
 	b := NewBuilder(Existing{})
 	d := Device{Path: "/dev/a", Type: "c", Major: 1, Minor: 3, Access: "r", Origin: cdi("one")}
-	must(t, b.AddDevice(&d))
+	testkit.Must(t, b.AddDevice(&d))
 	d.Origin, d.Access = att("net1"), "w"
-	must(t, b.AddDevice(&d))
+	testkit.Must(t, b.AddDevice(&d))
 	m := Mount{Destination: "/var/run/x", Source: "/s", Options: []string{"ro"}, Origin: att("net1")}
-	must(t, b.AddMount(&m))
+	testkit.Must(t, b.AddMount(&m))
 	m.Destination = "/run/x"
-	must(t, b.AddMount(&m))
+	testkit.Must(t, b.AddMount(&m))
 	s := b.Set()
 	if len(s.Devices) != 1 || s.Devices[0].Access != "rw" {
 		t.Errorf("devices are %+v, want one with rw", s.Devices)
@@ -90,7 +82,7 @@ func TestExistingThingsAreNotReplaced(t *testing.T) {
 		Hooks:   []Hook{{Stage: Prestart, Path: "/h", Args: []string{"h"}}},
 		Env:     []string{"E=1"},
 	})
-	must(t,
+	testkit.Must(t,
 		b.AddDevice(&Device{Path: "/dev//a", Type: "c", Major: 1, Minor: 3, Origin: cdi("one")}),
 		b.AddDevice(&Device{Path: "/dev/a", Type: "u", Major: 1, Minor: 3, Origin: cdi("one")}), // the kernel's other name for c
 		b.AddMount(&Mount{Destination: "/m/", Source: "/s", Options: []string{"ro"}, Origin: cdi("one")}),
@@ -102,7 +94,7 @@ func TestExistingThingsAreNotReplaced(t *testing.T) {
 	wantConflict(t, b.AddDevice(&Device{Path: "/dev/a", Type: "c", Major: 1, Minor: 5, Origin: cdi("one")}), "as the runtime created it", "1:3", "1:5")
 	wantConflict(t, b.AddMount(&Mount{Destination: "/m", Source: "/t", Origin: cdi("one")}), "as the runtime created it", "/t")
 	// A CDI variable replaces the container's, as CDI prescribes.
-	must(t, b.AddEnv(&Env{Name: "E", Value: "2", Origin: cdi("one")}))
+	testkit.Must(t, b.AddEnv(&Env{Name: "E", Value: "2", Origin: cdi("one")}))
 	s := b.Set()
 	if len(s.Env) != 1 || s.Env[0].Value != "2" || len(s.Devices)+len(s.Mounts)+len(s.Hooks) != 0 {
 		t.Errorf("the set is %+v", s)
@@ -117,7 +109,7 @@ func TestCDIReplacesExistingThings(t *testing.T) {
 	}
 	b := NewBuilder(have)
 	before := b.Clone()
-	must(t,
+	testkit.Must(t,
 		b.AddDevice(&Device{Path: "/dev/a", Type: "c", Major: 1, Minor: 5, Origin: cdi("one")}),
 		b.AddMount(&Mount{Destination: "/m", Source: "/t", Origin: cdi("one")}))
 	if b.Changes() != 2 {
@@ -142,7 +134,7 @@ func TestCDIReplacesRuntimeMounts(t *testing.T) {
 		Mounts:      []Mount{{Destination: "/dev/shm", Source: "/sandbox/shm"}, {Destination: "/data", Source: "/volume"}, {Destination: "/etc/hostname", Source: "/sandbox/h"}},
 		Replaceable: []string{"/dev/shm", "/etc/hostname"},
 	})
-	must(t,
+	testkit.Must(t,
 		b.AddMount(&Mount{Destination: "/dev/shm/", Source: "/mps", Origin: cdi("one")}),
 		b.AddMount(&Mount{Destination: "/new", Source: "/mps", Origin: cdi("one")}),
 		b.AddMount(&Mount{Destination: "/etc/hostname", Source: "/sandbox/h", Origin: cdi("one")}))
@@ -162,12 +154,12 @@ func TestCDIReplacesRuntimeMounts(t *testing.T) {
 // TestWidenedAccessIsAChange checks that access that only one of two requests brings counts as a change of that request.
 func TestWidenedAccessIsAChange(t *testing.T) {
 	b := NewBuilder(Existing{})
-	must(t, b.AddDevice(&Device{Path: "/dev/a", Type: "c", Major: 1, Minor: 3, Access: "r", Origin: cdi("one")}))
-	must(t, b.AddDevice(&Device{Path: "/dev/a", Type: "c", Major: 1, Minor: 3, Access: "r", Origin: att("net1")}))
+	testkit.Must(t, b.AddDevice(&Device{Path: "/dev/a", Type: "c", Major: 1, Minor: 3, Access: "r", Origin: cdi("one")}))
+	testkit.Must(t, b.AddDevice(&Device{Path: "/dev/a", Type: "c", Major: 1, Minor: 3, Access: "r", Origin: att("net1")}))
 	if d := b.Edits().Devices[0]; b.Changes() != 1 || d.Origin != cdi("one") {
 		t.Errorf("the same access: %d changes, %+v", b.Changes(), d)
 	}
-	must(t, b.AddDevice(&Device{Path: "/dev/a", Type: "c", Major: 1, Minor: 3, Access: "w", Origin: att("net1")}))
+	testkit.Must(t, b.AddDevice(&Device{Path: "/dev/a", Type: "c", Major: 1, Minor: 3, Access: "w", Origin: att("net1")}))
 	if d := b.Edits().Devices[0]; b.Changes() != 2 || d.Access != "rw" || d.Origin != att("net1") {
 		t.Errorf("more access: %d changes, %+v", b.Changes(), d)
 	}
@@ -179,7 +171,7 @@ func TestAccessOfNodeOfTwoCDIDevices(t *testing.T) {
 	} {
 		b := NewBuilder(Existing{})
 		for _, access := range []string{tc.first, tc.second} {
-			must(t, b.AddDevice(&Device{Path: "/dev/a", Type: "c", Major: 1, Minor: 3, Access: access, Origin: cdi("one")}))
+			testkit.Must(t, b.AddDevice(&Device{Path: "/dev/a", Type: "c", Major: 1, Minor: 3, Access: access, Origin: cdi("one")}))
 		}
 		if d := b.Set().Devices; len(d) != 1 || d[0].Access != tc.want {
 			t.Errorf("%q and %q: %+v, want %q", tc.first, tc.second, d, tc.want)
@@ -187,7 +179,7 @@ func TestAccessOfNodeOfTwoCDIDevices(t *testing.T) {
 	}
 	// Another node at that path replaces the first one with its access.
 	b := NewBuilder(Existing{})
-	must(t,
+	testkit.Must(t,
 		b.AddDevice(&Device{Path: "/dev/a", Type: "c", Major: 1, Minor: 3, Access: "rwm", Origin: cdi("one")}),
 		b.AddDevice(&Device{Path: "/dev/a", Type: "c", Major: 1, Minor: 5, Access: "r", Origin: cdi("two")}))
 	if d := b.Set().Devices; len(d) != 1 || d[0].Access != "r" {
@@ -197,7 +189,7 @@ func TestAccessOfNodeOfTwoCDIDevices(t *testing.T) {
 
 func TestCDIMountsBelowRunAndVarRunAreBothKept(t *testing.T) {
 	b := NewBuilder(Existing{})
-	must(t,
+	testkit.Must(t,
 		b.AddMount(&Mount{Destination: "/run/x", Source: "/1", Origin: cdi("one")}),
 		b.AddMount(&Mount{Destination: "/var/run/x", Source: "/1", Origin: cdi("one")}),
 		b.AddMount(&Mount{Destination: "/run//x", Source: "/2", Origin: cdi("two")}))
@@ -208,11 +200,11 @@ func TestCDIMountsBelowRunAndVarRunAreBothKept(t *testing.T) {
 
 func TestLastVariableOfANameCounts(t *testing.T) {
 	b := NewBuilder(Existing{Env: []string{"A=1", "A=2", "NOTHING"}})
-	must(t, b.AddEnv(&Env{Name: "A", Value: "2", Origin: cdi("one")}))
+	testkit.Must(t, b.AddEnv(&Env{Name: "A", Value: "2", Origin: cdi("one")}))
 	if b.Changes() != 0 {
 		t.Error("an existing variable was added")
 	}
-	must(t, b.AddEnv(&Env{Name: "A", Value: "1", Origin: cdi("one")}), b.AddEnv(&Env{Name: "NOTHING", Value: "", Origin: cdi("one")}))
+	testkit.Must(t, b.AddEnv(&Env{Name: "A", Value: "1", Origin: cdi("one")}), b.AddEnv(&Env{Name: "NOTHING", Value: "", Origin: cdi("one")}))
 	if s := b.Set(); len(s.Env) != 2 {
 		t.Errorf("env is %+v", s.Env)
 	}
@@ -231,7 +223,7 @@ func TestEqualHooksAreAllKept(t *testing.T) {
 func TestMountsAreSortedByDepth(t *testing.T) {
 	b := NewBuilder(Existing{})
 	for _, d := range []string{"/a/b/c", "/z", "/a", "/var/run/x", "/a/b"} {
-		must(t, b.AddMount(&Mount{Destination: d, Source: "/s" + d, Origin: cdi("one")}))
+		testkit.Must(t, b.AddMount(&Mount{Destination: d, Source: "/s" + d, Origin: cdi("one")}))
 	}
 	var got []string
 	for _, m := range b.Set().Mounts {
@@ -244,7 +236,7 @@ func TestMountsAreSortedByDepth(t *testing.T) {
 
 func TestNetDevicesAndGroups(t *testing.T) {
 	b := NewBuilder(Existing{})
-	must(t, b.AddNetDevice(NetDevice{HostName: "eth1", Name: "net1", Origin: cdi("one")}), b.AddNetDevice(NetDevice{HostName: "eth1", Name: "net1", Origin: cdi("two")}))
+	testkit.Must(t, b.AddNetDevice(NetDevice{HostName: "eth1", Name: "net1", Origin: cdi("one")}), b.AddNetDevice(NetDevice{HostName: "eth1", Name: "net1", Origin: cdi("two")}))
 	wantConflict(t, b.AddNetDevice(NetDevice{HostName: "eth2", Name: "net1", Origin: cdi("two")}), "eth2", "one", "two")
 	wantConflict(t, b.AddNetDevice(NetDevice{HostName: "eth1", Name: "net2", Origin: cdi("two")}), "eth1")
 	for _, g := range []uint32{0, 7, 7, 8} {
@@ -257,9 +249,9 @@ func TestNetDevicesAndGroups(t *testing.T) {
 
 func TestCloneSharesNothingThatChanges(t *testing.T) {
 	b := NewBuilder(Existing{})
-	must(t, b.AddEnv(&Env{Name: "A", Value: "1", Origin: cdi("one")}))
+	testkit.Must(t, b.AddEnv(&Env{Name: "A", Value: "1", Origin: cdi("one")}))
 	c := b.Clone()
-	must(t, b.AddEnv(&Env{Name: "A", Value: "2", Origin: cdi("two")}), b.AddDevice(&Device{Path: "/dev/a", Origin: cdi("two")}))
+	testkit.Must(t, b.AddEnv(&Env{Name: "A", Value: "2", Origin: cdi("two")}), b.AddDevice(&Device{Path: "/dev/a", Origin: cdi("two")}))
 	if s := c.Set(); s.Env[0].Value != "1" || len(s.Devices) != 0 {
 		t.Errorf("the clone changed: %+v", s)
 	}
@@ -323,10 +315,10 @@ func TestLastEnvFindsVariableThatCounts(t *testing.T) {
 // edit would take a minute.
 func TestTimeOfEditsIsProportionalToTheirNumber(t *testing.T) {
 	b := NewBuilder(Existing{CDIReplaces: true})
-	busytest.Cheap(t, 10*time.Second, func() {
+	testkit.Cheap(t, 10*time.Second, func() {
 		for i := range 40_000 {
 			n := strconv.Itoa(i)
-			must(t,
+			testkit.Must(t,
 				b.AddDevice(&Device{Path: "/dev/shared", Type: "c", Major: 1, Minor: 3, Origin: cdi("a")}),
 				b.AddDevice(&Device{Path: "/dev/d" + n, Type: "c", Major: 2, Minor: int64(i), Origin: cdi("a")}),
 				b.AddMount(&Mount{Source: "/usr", Destination: "/shared", Origin: cdi("a")}),

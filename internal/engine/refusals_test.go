@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackfield/jackfield/internal/base/busytest"
+	"github.com/jackfield/jackfield/internal/base/testkit"
 	"github.com/jackfield/jackfield/internal/config"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
@@ -64,7 +64,7 @@ var manyRules = func() string {
 func TestManyRefusalsTakeLittleTime(t *testing.T) {
 	e, req := newRefusingEngine(t, Options{})
 	var err error
-	busytest.Cheap(t, 500*time.Millisecond, func() { _, err = e.Resolve(t.Context(), req) })
+	testkit.Cheap(t, 500*time.Millisecond, func() { _, err = e.Resolve(t.Context(), req) })
 	var refusals *Error
 	if !errors.As(err, &refusals) || len(refusals.Errs) != manyNames {
 		t.Errorf("%d refusals: %.300v", manyNames, err)

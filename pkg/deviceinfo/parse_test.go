@@ -16,7 +16,7 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/jackfield/jackfield/internal/base/busytest"
+	"github.com/jackfield/jackfield/internal/base/testkit"
 )
 
 func TestParseReadsEveryField(t *testing.T) {
@@ -130,9 +130,9 @@ func TestHostileSourcesEndAtOnce(t *testing.T) {
 		"nul":        fill("\x00"),
 		"lines":      `{` + fill("\"\n")[2:],
 	} {
-		began, err := busytest.CPU(), error(nil)
+		began, err := testkit.CPU(), error(nil)
 		_, err = Parse([]byte(src), "f")
-		if d := busytest.CPU() - began; d > 2*time.Second {
+		if d := testkit.CPU() - began; d > 2*time.Second {
 			t.Errorf("%s cost %v of processor time", name, d)
 		}
 		if err == nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/internal/base/busytest"
+	"github.com/jackfield/jackfield/internal/base/testkit"
 )
 
 // newTestNode returns the root of a host with a CNI directory behind the symlink
@@ -162,7 +162,7 @@ func TestHostileFilesHarmOnlyThemselves(t *testing.T) {
 		errs := writeHostileFiles(t, dir)
 		var got []Entry
 		var err error
-		busytest.Cheap(t, time.Second, func() { got, err = read(testID) })
+		testkit.Cheap(t, time.Second, func() { got, err = read(testID) })
 		must(t, err)
 		if len(got) != len(errs)+1 {
 			t.Errorf("%d entries %v, want %d", len(got), summarize(got), len(errs)+1)

@@ -16,7 +16,7 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/internal/base/busytest"
+	"github.com/jackfield/jackfield/internal/base/testkit"
 )
 
 // newEmptyNode returns the root of a host without any directory, even without /var.
@@ -138,7 +138,7 @@ func TestConcurrentWritersLoseNothing(t *testing.T) {
 				var err error
 				// On a busy machine or a slow disk, another writer may hold the lock for
 				// longer than the timeout.
-				busytest.Until(func() bool {
+				testkit.Until(func() bool {
 					err = f.Update(func(info *Info) (*Info, error) {
 						if info.Extra == nil {
 							info.Extra = map[string]json.RawMessage{}

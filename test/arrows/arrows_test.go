@@ -44,7 +44,7 @@ var layers = [][]string{
 }
 
 // onlyTests are packages that only tests import.
-var onlyTests = []string{"internal/base/busytest", "internal/host/sysfstest"}
+var onlyTests = []string{"internal/base/testkit", "internal/host/sysfstest"}
 
 // portable are the packages of the programs that run elsewhere than on a node, with all that they import.
 var portable = map[string][]string{

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	rspec "github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/jackfield/jackfield/internal/base/testkit"
 )
 
 // podSpec returns the spec of a pod's container as containerd creates it, with the fields that an injection
@@ -48,8 +50,8 @@ func BenchmarkCDIInjectProcess(b *testing.B) {
 	hello := build("hello", ".", "./testdata/hello")
 	file := filepath.Join(bin, "config.json")
 	text, err := json.Marshal(podSpec())
-	check(b, err)
-	check(b, os.WriteFile(file, text, 0o644))
+	testkit.Must(b, err)
+	testkit.Must(b, os.WriteFile(file, text, 0o644))
 	run := func(env []string, args ...string) time.Duration {
 		cmd := exec.Command(args[0], args[1:]...)
 		cmd.Env = env

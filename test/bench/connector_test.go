@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/jackfield/jackfield/internal/base/testkit"
 	"github.com/jackfield/jackfield/internal/edit"
 )
 
@@ -35,13 +36,13 @@ func startConnector(b *testing.B) *connector {
 	cmd.Env = append(os.Environ(), asConnector+"=1")
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
-	must(b, err)
+	testkit.Must(b, err)
 	out, err := cmd.StdoutPipe()
-	must(b, err)
-	must(b, cmd.Start())
+	testkit.Must(b, err)
+	testkit.Must(b, cmd.Start())
 	b.Cleanup(func() {
 		in.Close()
-		must(b, cmd.Wait())
+		testkit.Must(b, cmd.Wait())
 	})
 	c := &connector{in, out}
 	c.connectedAt(b) // the first value reports that the connector is ready
@@ -51,13 +52,13 @@ func startConnector(b *testing.B) *connector {
 // request makes the connector try to connect from inside a container until it succeeds.
 func (c *connector) request(b *testing.B, container int) {
 	_, err := c.in.Write([]byte{byte(container)})
-	must(b, err)
+	testkit.Must(b, err)
 }
 
 // connectedAt waits until the container is connected and returns the time, from [monotonic].
 func (c *connector) connectedAt(b *testing.B) time.Duration {
 	var t int64
-	must(b, binary.Read(c.out, binary.NativeEndian, &t))
+	testkit.Must(b, binary.Read(c.out, binary.NativeEndian, &t))
 	return time.Duration(t)
 }
 

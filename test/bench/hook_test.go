@@ -16,6 +16,8 @@ import (
 	"time"
 
 	rspec "github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/jackfield/jackfield/internal/base/testkit"
 )
 
 // BenchmarkHookPrecreate measures jackfield-hook at precreate, from fork to exit, for a container
@@ -24,7 +26,7 @@ func BenchmarkHookPrecreate(b *testing.B) {
 	hook, hello := build(b, "../cmd/jackfield-hook"), build(b, "./bench/testdata/hello")
 	dir := b.TempDir()
 	config := filepath.Join(dir, "config.yaml")
-	check(b, os.WriteFile(config, fmt.Appendf(nil, `
+	testkit.Must(b, os.WriteFile(config, fmt.Appendf(nil, `
 cdi: {specDirs: [%s]}
 stateDir: %s/state
 policy: {rules: [{name: r, for: {namespaces: [""]}, allow: {cdi: ["%s=*"]}}]}
@@ -32,7 +34,7 @@ policy: {rules: [{name: r, for: {namespaces: [""]}, allow: {cdi: ["%s=*"]}}]}
 	s := podSpec()
 	s.Root, s.Annotations = &rspec.Root{Path: "/rootfs"}, map[string]string{"devices.jackfield.dev": cdiQualified(0, 0)}
 	stdin, err := json.Marshal(s)
-	check(b, err)
+	testkit.Must(b, err)
 	var ours, peer []time.Duration
 	for b.Loop() {
 		ours = append(ours, runProcess(b, stdin, "/dev/vendor0", hook, "--config", config, "precreate"))
@@ -69,8 +71,8 @@ func BenchmarkHookCreateRuntime(b *testing.B) {
 	hook, hello := build(b, "../cmd/jackfield-hook"), build(b, "./bench/testdata/hello")
 	dir := b.TempDir()
 	write := func(name, text string) {
-		check(b, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
-		check(b, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
+		testkit.Must(b, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
+		testkit.Must(b, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
 	}
 	write("rootfs/opt/data/file", "")
 	write("cdi/data.json", fmt.Sprintf(`{"cdiVersion":"0.6.0","kind":"vendor.example.com/data","devices":[{"name":"d0",
@@ -83,25 +85,25 @@ policy: {rules: [{name: r, for: {namespaces: [""]}, allow: {cdi: ["vendor.exampl
 	s := podSpec()
 	s.Root = &rspec.Root{Path: filepath.Join(dir, "rootfs")}
 	text, err := json.Marshal(s)
-	check(b, err)
+	testkit.Must(b, err)
 	write("bundle/config.json", string(text))
 	container := exec.Command("unshare", "--mount", "--propagation", "private", "sh", "-c", "echo ready; exec sleep 600")
 	container.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	out, err := container.StdoutPipe()
-	check(b, err)
-	check(b, container.Start())
+	testkit.Must(b, err)
+	testkit.Must(b, container.Start())
 	b.Cleanup(func() {
 		_ = container.Process.Kill()
 		_ = container.Wait()
 	})
 	_, err = out.Read(make([]byte, 8))
-	check(b, err)
+	testkit.Must(b, err)
 	stdin, err := json.Marshal(rspec.State{Version: "1.2.0", ID: "c", Status: rspec.StateCreating, Pid: container.Process.Pid,
 		Bundle: filepath.Join(dir, "bundle"), Annotations: map[string]string{"devices.jackfield.dev": "vendor.example.com/data=d0"}})
-	check(b, err)
+	testkit.Must(b, err)
 	mounts := func() int {
 		table, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", container.Process.Pid))
-		check(b, err)
+		testkit.Must(b, err)
 		return strings.Count(string(table), "/rootfs/opt/data ")
 	}
 	unmount := func() {

@@ -18,6 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackfield/jackfield/internal/base/testkit"
+
 	nritest "github.com/jackfield/jackfield/test/nri"
 )
 
@@ -27,14 +29,14 @@ import (
 func BenchmarkDaemonIdle(b *testing.B) {
 	n := newNRI(b)
 	for _, d := range []string{"cdi", "vsw", "cni", "dp", "state"} {
-		check(b, os.MkdirAll(filepath.Join(n.dir, d), 0o755))
+		testkit.Must(b, os.MkdirAll(filepath.Join(n.dir, d), 0o755))
 	}
 	for i := range 1000 {
-		check(b, os.WriteFile(filepath.Join(n.dir, fmt.Sprintf("cdi/d%d.json", i)), fmt.Appendf(nil,
+		testkit.Must(b, os.WriteFile(filepath.Join(n.dir, fmt.Sprintf("cdi/d%d.json", i)), fmt.Appendf(nil,
 			`{"cdiVersion":"0.6.0","kind":"vendor.com/net","devices":[{"name":"d%d","containerEdits":{"env":["D%d=1"],"deviceNodes":[{"path":"/dev/d%d","type":"c","major":1,"minor":3}]}}]}`, i, i, i), 0o644))
 	}
 	file := filepath.Join(n.dir, "config.yaml")
-	check(b, os.WriteFile(file, []byte(strings.ReplaceAll(`
+	testkit.Must(b, os.WriteFile(file, []byte(strings.ReplaceAll(`
 cdi: {specDirs: [DIR/cdi]}
 sockets: {roots: [DIR/vsw]}
 deviceInfo: {cniDir: DIR/cni, dpDir: DIR/dp}
@@ -57,33 +59,33 @@ audit: {file: DIR/audit.log}
 func measureIdle(b *testing.B, runtime *nritest.Runtime, bin, config, socket string) (kib float64) {
 	cmd := exec.Command(bin, "--config", config, "--nri-socket", runtime.SocketPath())
 	cmd.Stderr = io.Discard
-	check(b, cmd.Start())
+	testkit.Must(b, cmd.Start())
 	defer func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		_ = cmd.Wait()
 	}()
 	wait, stop := context.WithTimeout(context.Background(), 20*time.Second)
 	defer stop()
-	check(b, runtime.WaitPlugin(wait, "50-jackfield"))
+	testkit.Must(b, runtime.WaitPlugin(wait, "50-jackfield"))
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		var d net.Dialer
 		return d.DialContext(ctx, "unix", socket)
 	}}}
 	resp, err := client.Get("http://jackfield/metrics")
-	check(b, err)
+	testkit.Must(b, err)
 	out, err := io.ReadAll(resp.Body)
-	check(b, err)
-	check(b, resp.Body.Close())
+	testkit.Must(b, err)
+	testkit.Must(b, resp.Body.Close())
 	if !bytes.Contains(out, []byte("jackfield_cdi_files 1000\n")) {
 		b.Fatalf("want 1000 CDI files, have: %s", out)
 	}
 	time.Sleep(3 * time.Second)
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", cmd.Process.Pid))
-	check(b, err)
+	testkit.Must(b, err)
 	for line := range strings.Lines(string(data)) {
 		if v, ok := strings.CutPrefix(line, "VmRSS:"); ok {
 			kib, err = strconv.ParseFloat(strings.Fields(v)[0], 64)
-			check(b, err)
+			testkit.Must(b, err)
 		}
 	}
 	return kib

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/jackfield/jackfield/internal/base/testkit"
 	nritest "github.com/jackfield/jackfield/test/nri"
 	"github.com/jackfield/jackfield/test/parts"
 	"github.com/jackfield/jackfield/test/vswitch"
@@ -51,17 +52,17 @@ func BenchmarkNRICreateContainer(b *testing.B) {
 func (n *nriNode) floor(b *testing.B, full *container, annotations map[string]string) *container {
 	ctr := proto.CloneOf(full.ctr)
 	adjust, err := full.runtime.Adjust(context.Background(), full.pod, ctr)
-	check(b, err)
+	testkit.Must(b, err)
 	data, err := proto.Marshal(adjust)
-	check(b, err)
+	testkit.Must(b, err)
 	steps := n.steps(b, full.pod.Id, ctr.Id)
-	check(b, full.runtime.RemoveContainer(context.Background(), full.pod, ctr))
+	testkit.Must(b, full.runtime.RemoveContainer(context.Background(), full.pod, ctr))
 
 	floor := newNRI(b)
 	answer, list, dir := filepath.Join(floor.dir, "adjustment"), filepath.Join(floor.dir, "steps"), filepath.Join(floor.dir, "state")
-	check(b, os.WriteFile(answer, data, 0o600))
-	check(b, os.WriteFile(list, []byte(strings.Join(steps, "\n")), 0o600))
-	check(b, os.Mkdir(dir, 0o755))
+	testkit.Must(b, os.WriteFile(answer, data, 0o600))
+	testkit.Must(b, os.WriteFile(list, []byte(strings.Join(steps, "\n")), 0o600))
+	testkit.Must(b, os.Mkdir(dir, 0o755))
 	b.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
 	floor.start(b, "50-floor", build(b, "./nri/cmd/noop"), floor.runtime.SocketPath(), "50", "floor", answer, list, dir)
 	return floor.container("dpdk-1", annotations)
@@ -72,7 +73,7 @@ func (n *nriNode) floor(b *testing.B, full *container, annotations map[string]st
 func (n *nriNode) steps(b *testing.B, sandboxID, containerID string) []string {
 	state := filepath.Join(n.dir, "state")
 	info, err := os.ReadFile("/proc/self/mountinfo")
-	check(b, err)
+	testkit.Must(b, err)
 	mounts := map[string]string{} // mount point to the path in its file system, or its type
 	for line := range strings.Lines(string(info)) {
 		f := strings.Fields(line)
@@ -83,7 +84,7 @@ func (n *nriNode) steps(b *testing.B, sandboxID, containerID string) []string {
 	}
 	var steps, binds []string
 	walk := func(dir, as string) {
-		check(b, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		testkit.Must(b, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 			if err != nil {
 				return err
 			}
@@ -124,8 +125,8 @@ func BenchmarkNRIStaleDeviceInfo(b *testing.B) {
 	empty, stale := newNRI(b), newNRI(b)
 	for i := range 10000 {
 		dir := filepath.Join(stale.dir, "cni")
-		check(b, os.MkdirAll(dir, 0o755))
-		check(b, os.WriteFile(filepath.Join(dir, fmt.Sprintf("ns-nad-%s_net%d", nritest.NewID(), i%4)), []byte(staleInfo), 0o644))
+		testkit.Must(b, os.MkdirAll(dir, 0o755))
+		testkit.Must(b, os.WriteFile(filepath.Join(dir, fmt.Sprintf("ns-nad-%s_net%d", nritest.NewID(), i%4)), []byte(staleInfo), 0o644))
 	}
 	empty.jackfield(b)
 	stale.jackfield(b)
@@ -159,8 +160,8 @@ func BenchmarkNRIRefusals(b *testing.B) {
 		}
 	}
 	policy.WriteString("    - {name: last, for: {namespaces: [granted]}, allow: {cdi: [\"vendor.com/many=*\"]}}\n")
-	check(b, os.MkdirAll(filepath.Join(node.dir, "cdi"), 0o755))
-	check(b, os.WriteFile(filepath.Join(node.dir, "cdi/many.json"),
+	testkit.Must(b, os.MkdirAll(filepath.Join(node.dir, "cdi"), 0o755))
+	testkit.Must(b, os.WriteFile(filepath.Join(node.dir, "cdi/many.json"),
 		[]byte(`{"cdiVersion":"0.6.0","kind":"vendor.com/many","devices":[`+strings.Join(devices, ",")+`]}`), 0o644))
 	node.jackfieldWith(b, policy.String())
 	annotations := map[string]string{"devices.jackfield.dev": strings.Join(list, ",")}
@@ -193,8 +194,8 @@ type nriNode struct {
 
 func newNRI(b *testing.B) *nriNode {
 	dir, err := os.MkdirTemp("", "jf")
-	check(b, err)
-	b.Cleanup(func() { check(b, os.RemoveAll(dir)) })
+	testkit.Must(b, err)
+	b.Cleanup(func() { testkit.Must(b, os.RemoveAll(dir)) })
 	return &nriNode{dir: dir, runtime: nritest.New(b, nritest.Options{})}
 }
 
@@ -204,16 +205,16 @@ func (n *nriNode) jackfield(b *testing.B) { n.jackfieldWith(b, "") }
 // jackfieldWith starts the plugin with further rules.
 func (n *nriNode) jackfieldWith(b *testing.B, rules string) {
 	for _, d := range []string{"cdi", "vsw", "cni", "dp", "state"} {
-		check(b, os.MkdirAll(filepath.Join(n.dir, d), 0o755))
+		testkit.Must(b, os.MkdirAll(filepath.Join(n.dir, d), 0o755))
 	}
 	for i := range 10 {
-		check(b, os.WriteFile(filepath.Join(n.dir, fmt.Sprintf("cdi/d%d.json", i)), fmt.Appendf(nil,
+		testkit.Must(b, os.WriteFile(filepath.Join(n.dir, fmt.Sprintf("cdi/d%d.json", i)), fmt.Appendf(nil,
 			`{"cdiVersion":"0.6.0","kind":"vendor.com/net","devices":[{"name":"d%d","containerEdits":{"env":["D%d=1"],
 			 "deviceNodes":[{"path":"/dev/d%d","type":"c","major":1,"minor":%d}],
 			 "mounts":[{"hostPath":"/run/vendor","containerPath":"/opt/vendor%d","options":["ro","bind"]}]}}]}`, i, i, i, i+3, i), 0o644))
 	}
 	file := filepath.Join(n.dir, "config.yaml")
-	check(b, os.WriteFile(file, []byte(strings.ReplaceAll(`
+	testkit.Must(b, os.WriteFile(file, []byte(strings.ReplaceAll(`
 cdi: {specDirs: [DIR/cdi]}
 sockets: {roots: [DIR/vsw]}
 deviceInfo: {cniDir: DIR/cni, dpDir: DIR/dp}
@@ -233,7 +234,7 @@ policy:
 func build(b *testing.B, pkg string) string {
 	b.Helper()
 	root, err := parts.ModuleRoot(".")
-	check(b, err)
+	testkit.Must(b, err)
 	bin := filepath.Join(b.TempDir(), filepath.Base(pkg))
 	cmd := exec.Command("go", "build", "-tags", "grpcnotrace", "-buildvcs=false", "-o", bin, "./"+filepath.Base(pkg))
 	cmd.Dir = filepath.Join(root, "test", filepath.Dir(pkg))
@@ -250,8 +251,8 @@ func (n *nriNode) start(b *testing.B, name, bin string, args ...string) {
 	cmd := exec.Command(bin, args...)
 	cmd.Stderr = io.Discard
 	stdin, err := cmd.StdinPipe()
-	check(b, err)
-	check(b, cmd.Start())
+	testkit.Must(b, err)
+	testkit.Must(b, cmd.Start())
 	b.Cleanup(func() {
 		stdin.Close()
 		_ = cmd.Process.Signal(syscall.SIGTERM)
@@ -259,7 +260,7 @@ func (n *nriNode) start(b *testing.B, name, bin string, args ...string) {
 	})
 	wait, stop := context.WithTimeout(context.Background(), 10*time.Second)
 	defer stop()
-	check(b, n.runtime.WaitPlugin(wait, name))
+	testkit.Must(b, n.runtime.WaitPlugin(wait, name))
 }
 
 // attach writes device-info of a vhost-user and a memif socket for the pod.
@@ -272,12 +273,12 @@ func (n *nriNode) attach(b *testing.B, pod *api.PodSandbox) {
 		{vswitch.Memif, `{"type":"memif","version":"1.1.0","memif":{"role":"slave","mode":"ethernet","path":"DIR/vsw/p1/s"}}`},
 	} {
 		dir := filepath.Join(n.dir, fmt.Sprintf("vsw/p%d", i))
-		check(b, os.MkdirAll(dir, 0o755))
+		testkit.Must(b, os.MkdirAll(dir, 0o755))
 		server, err := vswitch.Listen(s.kind, filepath.Join(dir, "s"), "bench")
-		check(b, err)
-		b.Cleanup(func() { check(b, server.Close()) })
+		testkit.Must(b, err)
+		b.Cleanup(func() { testkit.Must(b, server.Close()) })
 		name := fmt.Sprintf("%s-nad%d-%s_net%d", pod.Namespace, i, pod.Id, i)
-		check(b, os.WriteFile(filepath.Join(n.dir, "cni", name), []byte(strings.ReplaceAll(s.info, "DIR", n.dir)), 0o644))
+		testkit.Must(b, os.WriteFile(filepath.Join(n.dir, "cni", name), []byte(strings.ReplaceAll(s.info, "DIR", n.dir)), 0o644))
 	}
 }
 
@@ -309,14 +310,7 @@ func (c *container) create(tb testing.TB) time.Duration {
 		}
 		return took
 	}
-	check(tb, err)
-	check(tb, c.runtime.RemoveContainer(context.Background(), c.pod, ctr))
+	testkit.Must(tb, err)
+	testkit.Must(tb, c.runtime.RemoveContainer(context.Background(), c.pod, ctr))
 	return took
-}
-
-func check(tb testing.TB, err error) {
-	tb.Helper()
-	if err != nil {
-		tb.Fatal(err)
-	}
 }

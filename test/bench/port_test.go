@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackfield/jackfield/internal/base/busytest"
+	"github.com/jackfield/jackfield/internal/base/testkit"
 	"github.com/jackfield/jackfield/internal/config"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/internal/port/reconcile"
@@ -35,7 +35,7 @@ func ovsPort(s *ovs.Switch, container string) vswitch.Port {
 func ownTime(b *testing.B, s *ovs.Switch, p vswitch.Port) time.Duration {
 	b.Helper()
 	conn, err := net.Dial("unix", s.Endpoint())
-	check(b, err)
+	testkit.Must(b, err)
 	defer conn.Close()
 	answers := json.NewDecoder(conn)
 	transact := func(format string, args ...any) []struct {
@@ -45,7 +45,7 @@ func ownTime(b *testing.B, s *ovs.Switch, p vswitch.Port) time.Duration {
 		}
 	} {
 		_, err := fmt.Fprintf(conn, `{"method":"transact","id":1,"params":["Open_vSwitch",`+format+`]}`, args...)
-		check(b, err)
+		testkit.Must(b, err)
 		var answer struct {
 			Result []struct {
 				Rows []struct {
@@ -54,7 +54,7 @@ func ownTime(b *testing.B, s *ovs.Switch, p vswitch.Port) time.Duration {
 				}
 			}
 		}
-		check(b, answers.Decode(&answer))
+		testkit.Must(b, answers.Decode(&answer))
 		return answer.Result
 	}
 	began := time.Now()
@@ -80,14 +80,14 @@ func BenchmarkPortEnsure(b *testing.B) {
 	d := &driver.Driver{Switch: vswitch.Switch{Name: "ovs0", Endpoint: s.Endpoint()}}
 	for i := range 100 {
 		_, err := d.Ensure(b.Context(), ovsPort(s, fmt.Sprint("old", i)))
-		check(b, err)
+		testkit.Must(b, err)
 	}
 	var ours, own, vsctl []time.Duration
 	for i := 0; b.Loop(); i++ {
 		p := ovsPort(s, fmt.Sprint("new", i))
 		began := time.Now()
 		_, err := d.Ensure(b.Context(), p)
-		check(b, err)
+		testkit.Must(b, err)
 		ours = append(ours, time.Since(began))
 		s.Vsctl("del-port", p.Name)
 		own = append(own, ownTime(b, s, p))
@@ -118,10 +118,10 @@ func BenchmarkPortAdd(b *testing.B) {
 	d := &driver.Driver{Switch: vswitch.Switch{Name: "ovs0", Endpoint: s.Endpoint()}}
 	for i := range 100 {
 		_, err := d.Ensure(b.Context(), ovsPort(s, fmt.Sprint("old", i)))
-		check(b, err)
+		testkit.Must(b, err)
 	}
-	check(b, os.MkdirAll("/etc/jackfield", 0o755))
-	check(b, os.WriteFile(config.DefaultPath, fmt.Appendf(nil, `
+	testkit.Must(b, os.MkdirAll("/etc/jackfield", 0o755))
+	testkit.Must(b, os.WriteFile(config.DefaultPath, fmt.Appendf(nil, `
 vswitches: [{name: ovs0, type: ovs, endpoint: %s, bridges: [br0]}]
 policy: {rules: [{name: r, for: {namespaces: [tenants]}, allow: {ports: [{port: "ovs0/br0", vlans: [7]}]}}]}
 `, s.Endpoint()), 0o644))
@@ -156,15 +156,15 @@ policy: {rules: [{name: r, for: {namespaces: [tenants]}, allow: {ports: [{port: 
 func startReconciler(b *testing.B, s *ovs.Switch, count int) *reconcile.Reconciler {
 	b.Helper()
 	host, err := hostfs.New(b.TempDir())
-	check(b, err)
+	testkit.Must(b, err)
 	store, err := record.Open(host, record.DefaultDir)
-	check(b, err)
+	testkit.Must(b, err)
 	defer store.Close()
 	sandboxes := map[string]bool{}
 	for i := range count {
 		p := ovsPort(s, fmt.Sprint("c", i))
 		sandboxes[p.Owner.ContainerID] = true
-		check(b, store.Create(&record.Record{
+		testkit.Must(b, store.Create(&record.Record{
 			Key:     record.Key{Network: "fast", ContainerID: p.Owner.ContainerID, Interface: "net1"},
 			InfoDir: "/d", InfoFile: "f",
 			Info:   &deviceinfo.Info{Type: deviceinfo.TypeVhostUser, Version: deviceinfo.Version, VhostUser: &deviceinfo.VhostUser{Mode: "server", Path: p.Socket}},
@@ -247,9 +247,9 @@ func BenchmarkPortWatchIdle(b *testing.B) {
 	time.Sleep(time.Second)
 	var all []time.Duration
 	for b.Loop() {
-		before := busytest.CPU()
+		before := testkit.CPU()
 		time.Sleep(5 * time.Second)
-		all = append(all, (busytest.CPU()-before)*time.Minute/(5*time.Second))
+		all = append(all, (testkit.CPU()-before)*time.Minute/(5*time.Second))
 	}
 	b.ReportMetric(0, "ns/op")
 	b.ReportMetric(quantile(all, 50)/1e6, "ms/min")

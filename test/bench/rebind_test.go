@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackfield/jackfield/internal/base/testkit"
+
 	"github.com/jackfield/jackfield/internal/deliver/staging"
 	"github.com/jackfield/jackfield/internal/edit"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
@@ -31,7 +33,7 @@ func BenchmarkRebind(b *testing.B) {
 	socket := "/run/vsw/port/vhost.sock"
 	l := rebindListen(b, socket)
 	for i := range rebindContainers {
-		must(b, store.Prepare(edit.Container{ID: fmt.Sprint("c", i), SandboxID: fmt.Sprint("s", i), Dirs: []edit.Dir{{Path: "net/net1"}},
+		testkit.Must(b, store.Prepare(edit.Container{ID: fmt.Sprint("c", i), SandboxID: fmt.Sprint("s", i), Dirs: []edit.Dir{{Path: "net/net1"}},
 			Sockets: []edit.Socket{{Root: "/run/vsw", Rel: "port/vhost.sock", At: []string{"net/net1/vhost.sock"}}}}))
 	}
 	c := startConnector(b)
@@ -53,13 +55,6 @@ func BenchmarkRebind(b *testing.B) {
 	b.ReportMetric(quantile(took, 99)/1e6, "p99-ms")
 }
 
-func must(tb testing.TB, err error) {
-	tb.Helper()
-	if err != nil {
-		tb.Fatal(err)
-	}
-}
-
 func rebindStore(b *testing.B) (*staging.Store, rebinds) {
 	if !jail.Inside() {
 		if os.Getenv("CI") == "true" {
@@ -67,25 +62,25 @@ func rebindStore(b *testing.B) (*staging.Store, rebinds) {
 		}
 		b.Skipf("skipped: %v", jail.Possible())
 	}
-	must(b, os.MkdirAll("/run/vsw", 0o755))
+	testkit.Must(b, os.MkdirAll("/run/vsw", 0o755))
 	events := make(rebinds, 4096)
 	store, err := staging.Open(hostfs.Host(), "/run/jackfield", staging.Options{Mode: staging.ModeMount, Watch: true, Events: events})
-	must(b, err)
+	testkit.Must(b, err)
 	b.Cleanup(func() {
 		none := func(string) bool { return false }
-		must(b, store.Retain(time.Time{}, none, none))
-		must(b, store.Close())
-		must(b, store.UnmountIfEmpty())
-		must(b, os.RemoveAll("/run/vsw"))
+		testkit.Must(b, store.Retain(time.Time{}, none, none))
+		testkit.Must(b, store.Close())
+		testkit.Must(b, store.UnmountIfEmpty())
+		testkit.Must(b, os.RemoveAll("/run/vsw"))
 	})
 	return store, events
 }
 
 func rebindListen(b *testing.B, path string) *net.UnixListener {
-	must(b, os.MkdirAll(filepath.Dir(path), 0o755))
+	testkit.Must(b, os.MkdirAll(filepath.Dir(path), 0o755))
 	os.Remove(path)
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
-	must(b, err)
+	testkit.Must(b, err)
 	l.SetUnlinkOnClose(false)
 	return l
 }

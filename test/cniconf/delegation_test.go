@@ -15,13 +15,15 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 	noop "github.com/containernetworking/cni/plugins/test/noop/debug"
+
+	"github.com/jackfield/jackfield/internal/base/testkit"
 )
 
 // lastCall reads the last call of noop.
 func lastCall(t *testing.T, file string) *noop.Debug {
 	t.Helper()
 	d, err := noop.ReadDebug(file)
-	must(t, err)
+	testkit.Must(t, err)
 	return d
 }
 
@@ -35,7 +37,7 @@ func TestDelegatedPluginGetsEnvironmentAndConfiguration(t *testing.T) {
 	l := r.list("1.1.0", `{`+server+`, "ipam": {"type": "noop", "anything": [1, 2]}, "args": {"x": "y"}}`)
 	ok := noop.Debug{ReportResult: `{"cniVersion": "1.1.0", "ips": [{"address": "10.9.0.1/24", "gateway": "10.9.0.254"}], "routes": [{"dst": "0.0.0.0/0", "mtu": 1400}], "dns": {"nameservers": ["10.9.0.2"]}}`,
 		ReportStderr: "the delegated plugin speaks"}
-	must(t, ok.WriteDebug(file))
+	testkit.Must(t, ok.WriteDebug(file))
 	result := r.add(l, rt)
 	if len(result.IPs) != 1 || result.IPs[0].Address.String() != "10.9.0.1/24" || len(result.Routes) != 1 || result.Routes[0].MTU != 1400 || result.DNS.Nameservers[0] != "10.9.0.2" {
 		t.Errorf("the result is %+v", result)
@@ -52,8 +54,8 @@ func TestDelegatedPluginGetsEnvironmentAndConfiguration(t *testing.T) {
 		{"DEL", func() error { return r.DelNetworkList(r.ctx, l, rt) }},
 	} {
 		if op.run != nil {
-			must(t, (&noop.Debug{}).WriteDebug(file))
-			must(t, op.run())
+			testkit.Must(t, (&noop.Debug{}).WriteDebug(file))
+			testkit.Must(t, op.run())
 		}
 		d := lastCall(t, file)
 		a := d.CmdArgs
@@ -61,7 +63,7 @@ func TestDelegatedPluginGetsEnvironmentAndConfiguration(t *testing.T) {
 			t.Errorf("%s: noop was called with %s %+v", op.command, d.Command, a)
 		}
 		var conf map[string]any
-		must(t, json.Unmarshal(a.StdinData, &conf))
+		testkit.Must(t, json.Unmarshal(a.StdinData, &conf))
 		if conf["name"] != "dbnet" || conf["type"] != "jackfield-cni" || conf["device"] == nil || conf["args"] == nil || conf["ipam"].(map[string]any)["anything"] == nil {
 			t.Errorf("%s: noop got the configuration %s", op.command, a.StdinData)
 		}
@@ -80,7 +82,7 @@ func TestErrorOfDelegatedPluginIsReturned(t *testing.T) {
 	env := func(command string) []string {
 		return []string{"CNI_COMMAND=" + command, "CNI_CONTAINERID=c1", "CNI_IFNAME=eth0", "CNI_NETNS=" + rt.NetNS, "CNI_ARGS=IgnoreUnknown=1;DEBUG=" + file}
 	}
-	report := func(d noop.Debug) { must(t, d.WriteDebug(file)) }
+	report := func(d noop.Debug) { testkit.Must(t, d.WriteDebug(file)) }
 	for _, command := range []string{"ADD", "DEL", "STATUS", "GC"} {
 		report(noop.Debug{ReportError: "no addresses left", ReportErrorCode: 142})
 		_, e := r.execute("jackfield-cni", conf, env(command)...)
@@ -136,7 +138,7 @@ func TestDelCleansUpKilledAdd(t *testing.T) {
 	for _, when := range []string{"before", "after"} {
 		r := newRuntime(t, t.TempDir())
 		for _, name := range []string{"jackfield-cni", "host-local"} {
-			must(t, os.Symlink(filepath.Join(k.Upstream, name), filepath.Join(r.bin, name)))
+			testkit.Must(t, os.Symlink(filepath.Join(k.Upstream, name), filepath.Join(r.bin, name)))
 		}
 		// The script runs host-local and kills the process that called it.
 		script := "#!/bin/sh\nhl=$(dirname $0)/host-local\n" +
@@ -147,7 +149,7 @@ func TestDelCleansUpKilledAdd(t *testing.T) {
 		} else {
 			script += "$hl\nkill -9 $PPID\n"
 		}
-		must(t, os.WriteFile(filepath.Join(r.bin, "killer"), []byte(script), 0o755))
+		testkit.Must(t, os.WriteFile(filepath.Join(r.bin, "killer"), []byte(script), 0o755))
 		rt := r.attachment("c1")
 		conf := fmt.Sprintf(`{"cniVersion": "1.1.0", "name": "dbnet", %s, %s}`, server, strings.Replace(r.hostLocal(), `"type": "host-local"`, `"type": "killer"`, 1))
 		env := []string{"CNI_CONTAINERID=c1", "CNI_IFNAME=eth0", "CNI_NETNS=" + rt.NetNS}

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackfield/jackfield/internal/base/testkit"
+
 	"github.com/jackfield/jackfield/test/testnames"
 )
 
@@ -17,15 +19,15 @@ import (
 // quotes the specification and names existing tests.
 func TestEveryRequirementHasATest(t *testing.T) {
 	page, err := os.ReadFile("../../docs/contributing/conformance-cni.md")
-	must(t, err)
+	testkit.Must(t, err)
 	rows := regexp.MustCompile("(?m)^\\| [1-5] \\| (.*?) \\| .* \\| (`Test.*) \\|$").FindAllStringSubmatch(string(page), -1)
 	if len(rows) < 50 {
 		t.Fatalf("the table has only %d rows", len(rows))
 	}
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/containernetworking/cni").Output()
-	must(t, err)
+	testkit.Must(t, err)
 	data, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(out)), "SPEC.md"))
-	must(t, err)
+	testkit.Must(t, err)
 	spec, _, ok := strings.Cut(string(data), "## Appendix: Examples")
 	if !ok || !strings.Contains(spec, "This is CNI **spec** version **1.1.0**") {
 		t.Fatal("the reference's specification has another version: review the table")

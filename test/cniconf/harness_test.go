@@ -21,6 +21,8 @@ import (
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/containernetworking/plugins/pkg/testutils"
+
+	"github.com/jackfield/jackfield/internal/base/testkit"
 )
 
 const (
@@ -30,13 +32,6 @@ const (
 )
 
 var versions = []string{"0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // runtime is libcni with its own cache.
 type runtime struct {
@@ -77,7 +72,7 @@ func newRuntime(t *testing.T, dir string) *runtime {
 func (r *runtime) list(version string, plugins ...string) *libcni.NetworkConfigList {
 	r.t.Helper()
 	l, err := libcni.NetworkConfFromBytes([]byte(fmt.Sprintf(`{"cniVersion": %q, "name": "dbnet", "plugins": [%s]}`, version, strings.Join(plugins, ", "))))
-	must(r.t, err)
+	testkit.Must(r.t, err)
 	return l
 }
 
@@ -90,7 +85,7 @@ func (r *runtime) hostLocal() string {
 func (r *runtime) attachment(id string) *libcni.RuntimeConf {
 	r.t.Helper()
 	netns, err := testutils.NewNS()
-	must(r.t, err)
+	testkit.Must(r.t, err)
 	r.t.Cleanup(func() { _ = testutils.UnmountNS(netns) })
 	return r.in(netns, id)
 }
@@ -111,7 +106,7 @@ func (r *runtime) add(l *libcni.NetworkConfigList, rt *libcni.RuntimeConf) *type
 		r.t.Errorf("the result is of version %q, want %q", result.Version(), l.CNIVersion)
 	}
 	current, err := types100.NewResultFromResult(result)
-	must(r.t, err)
+	testkit.Must(r.t, err)
 	return current
 }
 
@@ -131,7 +126,7 @@ func (r *runtime) checkNothingLeft() {
 		}
 	}
 	leases, err := filepath.Glob(r.ipam + "/*/10.*")
-	must(r.t, err)
+	testkit.Must(r.t, err)
 	if left = append(left, leases...); len(left) > 0 {
 		r.t.Errorf("left behind: %q", left)
 	}

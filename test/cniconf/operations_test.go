@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"github.com/jackfield/jackfield/internal/base/testkit"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
 
@@ -52,15 +53,15 @@ func TestAddCheckDelInEveryVersion(t *testing.T) {
 				t.Errorf("socketPath is %q, want %q", i.SocketPath, want)
 			}
 			if !strings.HasPrefix(version, "0.3.") {
-				must(t, r.CheckNetworkList(r.ctx, l, rt))
+				testkit.Must(t, r.CheckNetworkList(r.ctx, l, rt))
 			}
 			// DEL must succeed without the namespace, and again without libcni's cached result.
-			must(t, unix.Unmount(rt.NetNS, unix.MNT_DETACH))
-			must(t, os.Remove(rt.NetNS))
+			testkit.Must(t, unix.Unmount(rt.NetNS, unix.MNT_DETACH))
+			testkit.Must(t, os.Remove(rt.NetNS))
 			rt.NetNS = ""
-			must(t, r.DelNetworkList(r.ctx, l, rt))
+			testkit.Must(t, r.DelNetworkList(r.ctx, l, rt))
 			r.checkNothingLeft()
-			must(t, r.DelNetworkList(r.ctx, l, rt))
+			testkit.Must(t, r.DelNetworkList(r.ctx, l, rt))
 		})
 	}
 }
@@ -78,7 +79,7 @@ func TestFailedAddLeavesNothing(t *testing.T) {
 	if !asError(err, &e) || e.Code != 100 || !strings.Contains(e.Msg, "eth0") {
 		t.Errorf("ADD of an existing interface: %v", err)
 	}
-	must(t, r.DelNetworkList(r.ctx, bridged, rt))
+	testkit.Must(t, r.DelNetworkList(r.ctx, bridged, rt))
 	r.checkNothingLeft()
 
 	// DEL must succeed for a configuration with an unknown key.
@@ -87,7 +88,7 @@ func TestFailedAddLeavesNothing(t *testing.T) {
 	if !asError(err, &e) || e.Code != types.ErrUnsupportedField || !strings.Contains(e.Msg, `"keyA": ["some more","configuration"]`) {
 		t.Errorf("ADD with an unknown key: %v", err)
 	}
-	must(t, r.DelNetworkList(r.ctx, bad, rt))
+	testkit.Must(t, r.DelNetworkList(r.ctx, bad, rt))
 	r.checkNothingLeft()
 }
 
@@ -113,7 +114,7 @@ func TestAppendixExample(t *testing.T) {
 			rt := r.attachment("c1")
 			rt.Args = append(rt.Args, [2]string{"argA", "foo"})
 			file, err := deviceinfo.CNIDir{}.Path("unique-name-" + rt.ContainerID + "_" + rt.IfName)
-			must(t, err)
+			testkit.Must(t, err)
 			rt.CapabilityArgs = map[string]any{"mac": "00:11:22:33:44:66", "CNIDeviceInfoFile": file,
 				"portMappings": []map[string]any{{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}}}
 			result := r.add(l, rt)
@@ -125,16 +126,16 @@ func TestAppendixExample(t *testing.T) {
 				t.Errorf("the result is %+v with interfaces %q", result, names)
 			}
 			info, err := deviceinfo.ReadFile("", file)
-			must(t, err)
+			testkit.Must(t, err)
 			if !strings.Contains(string(info.Extra["jackfield.dev/interface"]), "00:11:22:33:44:66") {
 				t.Errorf("the device-info has the interface %s", info.Extra["jackfield.dev/interface"])
 			}
 			if !strings.HasPrefix(version, "0.3.") {
-				must(t, r.CheckNetworkList(r.ctx, l, rt))
+				testkit.Must(t, r.CheckNetworkList(r.ctx, l, rt))
 			}
-			must(t, r.DelNetworkList(r.ctx, l, rt))
+			testkit.Must(t, r.DelNetworkList(r.ctx, l, rt))
 			r.checkNothingLeft()
-			must(t, r.DelNetworkList(r.ctx, l, rt))
+			testkit.Must(t, r.DelNetworkList(r.ctx, l, rt))
 		})
 	}
 }
@@ -148,21 +149,21 @@ func TestResultIsPrevResult(t *testing.T) {
 		rt := r.attachment("c1")
 		before := r.add(r.list(version, bridge), rt)
 		prev, err := before.GetAsVersion(version)
-		must(t, err)
+		testkit.Must(t, err)
 		want, err := json.Marshal(prev)
-		must(t, err)
+		testkit.Must(t, err)
 		out, e := r.execute("jackfield-cni", fmt.Sprintf(`{"cniVersion": %q, "name": "dbnet", %s, "prevResult": %s}`, version, server, want),
 			"CNI_COMMAND=ADD", "CNI_CONTAINERID=c1", "CNI_IFNAME=eth0", "CNI_NETNS="+rt.NetNS)
 		if e != nil {
 			t.Fatal(e)
 		}
 		var got, expected any
-		must(t, json.Unmarshal([]byte(out), &got))
-		must(t, json.Unmarshal(want, &expected))
+		testkit.Must(t, json.Unmarshal([]byte(out), &got))
+		testkit.Must(t, json.Unmarshal(want, &expected))
 		if d := cmp.Diff(expected, got); d != "" {
 			t.Errorf("%s: prevResult -, result +:\n%s", version, d)
 		}
-		must(t, r.DelNetworkList(r.ctx, r.list(version, bridge, "{"+server+"}"), rt))
+		testkit.Must(t, r.DelNetworkList(r.ctx, r.list(version, bridge, "{"+server+"}"), rt))
 		r.checkNothingLeft()
 	}
 }
@@ -212,7 +213,7 @@ func TestLibcniRunsStatusAndGC(t *testing.T) {
 	k := require(t)
 	r := newRuntime(t, k.Upstream)
 	l := r.list("1.1.0", "{"+server+", "+r.hostLocal()+"}")
-	must(t, r.GetStatusNetworkList(r.ctx, l))
+	testkit.Must(t, r.GetStatusNetworkList(r.ctx, l))
 	var keep []types.GCAttachment
 	for _, id := range []string{"a", "b", "c"} {
 		r.add(l, r.attachment(id))
@@ -220,19 +221,19 @@ func TestLibcniRunsStatusAndGC(t *testing.T) {
 	keep = append(keep, types.GCAttachment{ContainerID: "b", IfName: "eth0"})
 	// libcni's GC calls DEL for cached attachments. This runtime has an empty cache.
 	uncached := newRuntime(t, k.Upstream)
-	must(t, uncached.GCNetworkList(r.ctx, l, &libcni.GCArgs{ValidAttachments: keep}))
+	testkit.Must(t, uncached.GCNetworkList(r.ctx, l, &libcni.GCArgs{ValidAttachments: keep}))
 	dirs, err := os.ReadDir(socketDir)
-	must(t, err)
+	testkit.Must(t, err)
 	leases, err := filepath.Glob(r.ipam + "/dbnet/10.*")
-	must(t, err)
+	testkit.Must(t, err)
 	if len(dirs) != 1 || !strings.HasPrefix(dirs[0].Name(), "b-") || len(leases) != 1 {
 		t.Errorf("GC left %v and the leases %q", dirs, leases)
 	}
-	must(t, uncached.GCNetworkList(r.ctx, l, &libcni.GCArgs{}))
+	testkit.Must(t, uncached.GCNetworkList(r.ctx, l, &libcni.GCArgs{}))
 	r.checkNothingLeft()
 
-	must(t, os.RemoveAll(socketDir))
-	must(t, os.WriteFile(socketDir, nil, 0o600))
+	testkit.Must(t, os.RemoveAll(socketDir))
+	testkit.Must(t, os.WriteFile(socketDir, nil, 0o600))
 	var e *types.Error
 	if err := r.GetStatusNetworkList(r.ctx, l); !asError(err, &e) || e.Code != types.ErrPluginNotAvailable {
 		t.Errorf("STATUS without a socket directory: %v", err)
@@ -243,7 +244,7 @@ func TestLibcniReadsSupportedVersions(t *testing.T) {
 	k := require(t)
 	r := newRuntime(t, k.Upstream)
 	info, err := r.GetVersionInfo(r.ctx, "jackfield-cni")
-	must(t, err)
+	testkit.Must(t, err)
 	if got := info.SupportedVersions(); !slices.Equal(got, versions) {
 		t.Errorf("the supported versions are %q, want %q", got, versions)
 	}
@@ -262,10 +263,10 @@ func TestAllocatedPortsKeepTheirSockets(t *testing.T) {
 	l := r.list("1.1.0", "{"+plugin+"}}")
 	copyDeviceInfo := func(rt *libcni.RuntimeConf, ifName, port string) (file, socket string) {
 		name, err := deviceinfo.CNIFileName("blue", "dbnet", rt.ContainerID, ifName)
-		must(t, err)
+		testkit.Must(t, err)
 		file, socket = filepath.Join(devinfoDir, name), "/var/run/vsw/"+port+"/vhu.sock"
-		must(t, os.MkdirAll(devinfoDir, 0o755))
-		must(t, os.WriteFile(file, fmt.Appendf(nil, `{"type": "vhost-user", "version": "1.1.0", "vhost-user": {"mode": "client", "path": %q}}`, socket), 0o644))
+		testkit.Must(t, os.MkdirAll(devinfoDir, 0o755))
+		testkit.Must(t, os.WriteFile(file, fmt.Appendf(nil, `{"type": "vhost-user", "version": "1.1.0", "vhost-user": {"mode": "client", "path": %q}}`, socket), 0o644))
 		rt.IfName, rt.CapabilityArgs = ifName, map[string]any{"CNIDeviceInfoFile": file}
 		return file, socket
 	}
@@ -276,19 +277,19 @@ func TestAllocatedPortsKeepTheirSockets(t *testing.T) {
 		if got := result.Interfaces[0].SocketPath; got != socket {
 			t.Errorf("%s has the socket %q, want %q", ifName, got, socket)
 		}
-		must(t, r.CheckNetworkList(r.ctx, l, rt))
+		testkit.Must(t, r.CheckNetworkList(r.ctx, l, rt))
 		if data, err := os.ReadFile(file); err != nil || !strings.Contains(string(data), socket) || !strings.Contains(string(data), "jackfield.dev/interface") {
 			t.Errorf("the device-info of %s is %s, %v", ifName, data, err)
 		}
 		if dirs, err := os.ReadDir(socketDir); len(dirs) > 0 {
 			t.Errorf("%s: a directory was created although the socket has one: %v, %v", ifName, dirs, err)
 		}
-		must(t, r.DelNetworkList(r.ctx, l, rt))
-		must(t, os.Remove(file)) // as Multus does
+		testkit.Must(t, r.DelNetworkList(r.ctx, l, rt))
+		testkit.Must(t, os.Remove(file)) // as Multus does
 	}
 	file, socket := copyDeviceInfo(rt, "net1", "port1")
 	before, err := os.ReadFile(file)
-	must(t, err)
+	testkit.Must(t, err)
 	_, err = r.AddNetworkList(r.ctx, r.list("1.1.0", "{"+plugin+`, "mode": "client", "path": "/var/run/vsw/port0/vhu.sock"}, "socketDir": "/var/run/vsw"}`), rt)
 	var e *types.Error
 	if !asError(err, &e) || e.Code != types.ErrInvalidNetworkConfig {
@@ -302,7 +303,7 @@ func TestAllocatedPortsKeepTheirSockets(t *testing.T) {
 	if after, err := os.ReadFile(file); err != nil || string(after) != string(before) {
 		t.Errorf("the device plugin's device-info is %s, %v; want %s", after, err, before)
 	}
-	must(t, r.DelNetworkList(r.ctx, l, rt))
-	must(t, os.Remove(file))
+	testkit.Must(t, r.DelNetworkList(r.ctx, l, rt))
+	testkit.Must(t, os.Remove(file))
 	r.checkNothingLeft()
 }

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"github.com/jackfield/jackfield/internal/base/testkit"
 )
 
 // Invalid calls fail with the error codes of CNI's skel package. noop is built with that package.
@@ -59,7 +61,7 @@ func TestErrorCodesAgreeWithSkel(t *testing.T) {
 	}
 	versionOf := func(out string) string {
 		var v reply
-		must(t, json.Unmarshal([]byte(out), &v))
+		testkit.Must(t, json.Unmarshal([]byte(out), &v))
 		return v.Version
 	}
 	// VERSION returns the version of the request.

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackfield/jackfield/internal/base/busytest"
+	"github.com/jackfield/jackfield/internal/base/testkit"
 	"github.com/jackfield/jackfield/internal/port/vswitch"
 )
 
@@ -93,7 +93,7 @@ func TestAddReportsSocketThatSwitchChose(t *testing.T) {
 		a := n.run(environ("CHECK", "c1"), checked)
 		return a.Code == 101 && strings.Contains(a.Details, "is not usable")
 	}
-	if !busytest.Until(unusable) {
+	if !testkit.Until(unusable) {
 		t.Errorf("CHECK does not report a port that the switch cannot use: %s", n.run(environ("CHECK", "c1"), checked))
 	}
 	n.mustRun(environ("DEL", "c1"), c)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/containerd/nri/pkg/api"
 
+	"github.com/jackfield/jackfield/internal/base/testkit"
 	nritest "github.com/jackfield/jackfield/test/nri"
 	"github.com/jackfield/jackfield/test/vswitch"
 )
@@ -34,13 +35,13 @@ policy:
 		t.Helper()
 		pod := nritest.NewPod("ns", "p", map[string]string{"devices.jackfield.dev/container.a": "vendor.com/net=a", "devices.jackfield.dev/container.b": "vendor.com/net=b"})
 		n.devinfo(pod, "vhost-net", "net1", `{"type":"vhost-user","version":"1.1.0","vhost-user":{"mode":"client","path":"/var/run/vsw/p1/vhost.sock"}}`)
-		check(t, n.runtime.RunPodSandbox(ctx, pod))
+		testkit.Must(t, n.runtime.RunPodSandbox(ctx, pod))
 		return pod
 	}
 	staged := func() []string {
 		t.Helper()
 		entries, err := os.ReadDir(n.path("/run/jackfield/containers"))
-		check(t, err)
+		testkit.Must(t, err)
 		var ids []string
 		for _, e := range entries {
 			ids = append(ids, filepath.Base(e.Name()))
@@ -52,8 +53,8 @@ policy:
 	}
 	first := newPod()
 	running, err := n.create(first, named("a"))
-	check(t, err)
-	check(t, n.runtime.StartContainer(ctx, first, running.Container))
+	testkit.Must(t, err)
+	testkit.Must(t, n.runtime.StartContainer(ctx, first, running.Container))
 	n.status("the container that runs", containers(1))
 
 	pod := newPod()
@@ -63,7 +64,7 @@ policy:
 		c = nritest.Shown(pod, c, nritest.BaseSpec(c))
 		last = c.Id
 		_, err := n.runtime.Adjust(ctx, pod, c)
-		check(t, err)
+		testkit.Must(t, err)
 	}
 	if got := staged(); len(got) != 2 {
 		t.Errorf("after ten tries there are %d staging directories, want that of the container that runs and that of the last try", len(got))
@@ -71,8 +72,8 @@ policy:
 	n.status("without what never started", containers(1))
 	// The other container of the pod gets what the failed one does not have.
 	b, err := n.create(pod, named("b"))
-	check(t, err)
-	check(t, n.runtime.StartContainer(ctx, pod, b.Container))
+	testkit.Must(t, err)
+	testkit.Must(t, n.runtime.StartContainer(ctx, pod, b.Container))
 	n.status("with the other container", containers(2))
 	if _, err := n.create(pod, named("a")); err == nil {
 		t.Error("the first container got a device beyond the pod's limit")
@@ -80,7 +81,7 @@ policy:
 	if got := staged(); len(got) != 2 {
 		t.Errorf("the last try %s is still among %q", last, got)
 	}
-	check(t, n.runtime.RemovePodSandbox(ctx, pod))
+	testkit.Must(t, n.runtime.RemovePodSandbox(ctx, pod))
 
 	// A container that runs keeps what it has, whatever is created beside it.
 	if _, err := n.create(first, named("b")); err == nil {

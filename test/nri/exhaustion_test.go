@@ -16,7 +16,7 @@ import (
 	"github.com/containerd/nri/pkg/api"
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/internal/base/busytest"
+	"github.com/jackfield/jackfield/internal/base/testkit"
 	"github.com/jackfield/jackfield/internal/cdiregistry"
 	nritest "github.com/jackfield/jackfield/test/nri"
 	"github.com/jackfield/jackfield/test/vswitch"
@@ -26,7 +26,7 @@ import (
 // drops a plugin. It is short enough for an event, and the next pod is served.
 func TestHugeAnnotationsAreAnsweredInTime(t *testing.T) {
 	n := newNode(t, policyYAML+"compat: {deviceInjector: true}\n", nritest.Options{})
-	check(t, os.WriteFile(n.path("/etc/cdi/v.json"), []byte(`{"cdiVersion":"0.6.0","kind":"vendor.com/net","devices":[{"name":"a","containerEdits":{"env":["A=1"]}}]}`), 0o644))
+	testkit.Must(t, os.WriteFile(n.path("/etc/cdi/v.json"), []byte(`{"cdiVersion":"0.6.0","kind":"vendor.com/net","devices":[{"name":"a","containerEdits":{"env":["A=1"]}}]}`), 0o644))
 	deep := strings.Repeat("[", 10000)
 	many := strings.TrimSuffix(strings.Repeat("vendor.com/net=a,", 10000), ",")
 	different := strings.Builder{}
@@ -47,8 +47,8 @@ func TestHugeAnnotationsAreAnsweredInTime(t *testing.T) {
 		"a terminal's":              {"devices.jackfield.dev": "\x1b[2J\u202e" + strings.Repeat("\x00", 1000)},
 	} {
 		pod := nritest.NewPod("dpdk-a", "fwd-0", annotations)
-		started := busytest.CPU()
-		check(t, n.runtime.RunPodSandbox(t.Context(), pod))
+		started := testkit.CPU()
+		testkit.Must(t, n.runtime.RunPodSandbox(t.Context(), pod))
 		_, err := n.runtime.CreateContainer(t.Context(), pod, &api.Container{Name: "app"})
 		if err == nil {
 			t.Errorf("%s: the container was created", name)
@@ -56,7 +56,7 @@ func TestHugeAnnotationsAreAnsweredInTime(t *testing.T) {
 		}
 		// What it costs, in the time that this process had of a processor: that is the
 		// same on a busy machine.
-		if took := busytest.CPU() - started; took > 2*time.Second {
+		if took := testkit.CPU() - started; took > 2*time.Second {
 			t.Errorf("%s: the answer took %v of a processor", name, took)
 		}
 		if strings.ContainsAny(err.Error(), "\x1b\u202e\x00") {
@@ -67,9 +67,9 @@ func TestHugeAnnotationsAreAnsweredInTime(t *testing.T) {
 		}
 	}
 	good := nritest.NewPod("dpdk-a", "fwd-1", map[string]string{"devices.jackfield.dev": "vendor.com/net=a"})
-	check(t, n.runtime.RunPodSandbox(t.Context(), good))
+	testkit.Must(t, n.runtime.RunPodSandbox(t.Context(), good))
 	_, err := n.runtime.CreateContainer(t.Context(), good, &api.Container{Name: "app"})
-	check(t, err)
+	testkit.Must(t, err)
 }
 
 // The files of a sandbox are found among 100,000 device-info files of other sandboxes within the
@@ -83,13 +83,13 @@ func TestSandboxIsFoundAmongManyDeviceInfoFiles(t *testing.T) {
 	})
 	for i := range 3 {
 		pod := nritest.NewPod("dpdk-a", fmt.Sprintf("fwd-%d", i), map[string]string{"networks.jackfield.dev": "net1"})
-		check(t, os.WriteFile(n.path(dir+"dpdk-a-net-"+pod.GetId()+"_net1"), []byte(
+		testkit.Must(t, os.WriteFile(n.path(dir+"dpdk-a-net-"+pod.GetId()+"_net1"), []byte(
 			`{"type":"vhost-user","version":"1.1.0","vhost-user":{"mode":"client","path":"/var/run/vsw/a/s.sock"}}`), 0o644))
-		check(t, n.runtime.RunPodSandbox(t.Context(), pod))
-		began := busytest.CPU()
+		testkit.Must(t, n.runtime.RunPodSandbox(t.Context(), pod))
+		began := testkit.CPU()
 		created, err := n.create(pod, nil)
-		check(t, err)
-		took := busytest.CPU() - began
+		testkit.Must(t, err)
+		took := testkit.CPU() - began
 		if t.Logf("container %d: %v of a processor", i, took); took > 2*time.Second {
 			t.Errorf("container %d: the answer took %v of a processor", i, took)
 		}
@@ -118,9 +118,9 @@ func TestManyCDIFilesAreAnsweredInTime(t *testing.T) {
 		})
 		began = time.Now()
 		r, err := cdiregistry.New(n.host(), []string{"/etc/cdi"}, cdiregistry.Options{})
-		check(t, err)
+		testkit.Must(t, err)
 		_, err = r.Snapshot().Device("vendor.com/net=d0")
-		check(t, errors.Join(err, r.Close()))
+		testkit.Must(t, errors.Join(err, r.Close()))
 		read = time.Since(began)
 		began, before = time.Now(), late()
 	})
@@ -165,7 +165,7 @@ func ownFileSystem(t *testing.T, dir string) {
 		t.Logf("on the file system of the temporary directory: %v", err)
 		return
 	}
-	t.Cleanup(func() { check(t, unix.Unmount(dir, unix.MNT_DETACH)) })
+	t.Cleanup(func() { testkit.Must(t, unix.Unmount(dir, unix.MNT_DETACH)) })
 }
 
 // lateness tells how late this process was, all in all, for what it wanted to do every
@@ -192,7 +192,7 @@ func fill(t *testing.T, dir string, name func(i int) string, content func(i int)
 		if content != nil {
 			data = content(i)
 		}
-		check(t, os.WriteFile(filepath.Join(dir, name(i)), data, 0o644))
+		testkit.Must(t, os.WriteFile(filepath.Join(dir, name(i)), data, 0o644))
 	}
 }
 

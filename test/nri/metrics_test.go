@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/internal/base/busytest"
+	"github.com/jackfield/jackfield/internal/base/testkit"
 	nritest "github.com/jackfield/jackfield/test/nri"
 )
 
@@ -29,23 +29,23 @@ audit: {file: /run/audit.log}
 // get asks the plugin, over its socket.
 func (n *node) get(path string) (int, string) {
 	n.t.Helper()
-	client := http.Client{Timeout: busytest.Hangs, Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+	client := http.Client{Timeout: testkit.Hangs, Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		var d net.Dialer
 		return d.DialContext(ctx, "unix", n.path("/run/metrics.sock"))
 	}}}
 	resp, err := client.Get("http://jackfield" + path)
-	check(n.t, err)
+	testkit.Must(n.t, err)
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	check(n.t, err)
+	testkit.Must(n.t, err)
 	return resp.StatusCode, string(body)
 }
 
 // eventually waits for something that happens after an answer.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	if !busytest.Until(ok) {
-		t.Fatalf("%s: not after %v", what, busytest.Hangs)
+	if !testkit.Until(ok) {
+		t.Fatalf("%s: not after %v", what, testkit.Hangs)
 	}
 }
 
@@ -108,14 +108,14 @@ func TestMetricsCountOutcomes(t *testing.T) {
 	if code, _ := n.get("/debug/pprof/"); code != http.StatusNotFound {
 		t.Errorf("profiles are served without being asked for: %d", code)
 	}
-	check(t, n.runtime.Suspend())
+	testkit.Must(t, n.runtime.Suspend())
 	eventually(t, "not ready without a runtime", func() bool { code, _ := n.get("/readyz"); return code == http.StatusServiceUnavailable })
 	n.metrics(`jackfield_nri_connected 0`)
-	check(t, n.runtime.Resume())
+	testkit.Must(t, n.runtime.Resume())
 	n.wait()
 	n.metrics(`jackfield_nri_connected 1`, `jackfield_nri_connections_total 2`)
 	st, err := os.Stat(n.path("/run/metrics.sock"))
-	check(t, err)
+	testkit.Must(t, err)
 	if st.Mode().Perm() != 0o600 {
 		t.Errorf("the socket's mode is %v", st.Mode())
 	}
@@ -133,7 +133,7 @@ audit: {file: /run/audit.log}
 	if _, err := n.create(n.pod("dpdk-1", map[string]string{"devices.jackfield.dev": "vendor.com/net=a,vendor.com/net=b"}), nil); err == nil {
 		t.Fatal("created beyond a limit")
 	}
-	check(t, os.MkdirAll(n.path("/etc"), 0o755))
+	testkit.Must(t, os.MkdirAll(n.path("/etc"), 0o755))
 	n.other("10", "other", injectedMount("/etc", "/host", "bind", "rbind"))
 	if _, err := n.create(n.pod("dpdk-1", nil), nil); err == nil {
 		t.Fatal("created with what another plugin injects")
@@ -169,7 +169,7 @@ func (n *node) auditLines(file string, count int) []map[string]any {
 		lines = nil
 		for line := range strings.Lines(string(data)) {
 			var v map[string]any
-			check(n.t, json.Unmarshal([]byte(line), &v))
+			testkit.Must(n.t, json.Unmarshal([]byte(line), &v))
 			lines = append(lines, v)
 		}
 		return true
@@ -208,7 +208,7 @@ func TestAuditFileHasOrigins(t *testing.T) {
 	}
 
 	// Rotation: the file is renamed, then SIGHUP is sent after another was put there.
-	check(t, os.Rename(n.path("/run/audit.log"), n.path("/run/audit.log.1")))
+	testkit.Must(t, os.Rename(n.path("/run/audit.log"), n.path("/run/audit.log.1")))
 	n.mustCreate(n.pod("dpdk-1", ask))
 	n.auditLines("/run/audit.log", 1)
 	n.plugin.Reopen()
@@ -221,21 +221,21 @@ func TestAuditFileHasOrigins(t *testing.T) {
 // full disk.
 func TestBlockedAuditFileDelaysNoContainer(t *testing.T) {
 	for name, put := range map[string]func(t *testing.T, file string){
-		"fifo":      func(t *testing.T, file string) { check(t, unix.Mkfifo(file, 0o600)) },
-		"directory": func(t *testing.T, file string) { check(t, os.Mkdir(file, 0o700)) },
-		"symlink":   func(t *testing.T, file string) { check(t, os.Symlink("/etc/passwd", file)) },
+		"fifo":      func(t *testing.T, file string) { testkit.Must(t, unix.Mkfifo(file, 0o600)) },
+		"directory": func(t *testing.T, file string) { testkit.Must(t, os.Mkdir(file, 0o700)) },
+		"symlink":   func(t *testing.T, file string) { testkit.Must(t, os.Symlink("/etc/passwd", file)) },
 		"full disk": func(t *testing.T, file string) {
 			dir := filepath.Dir(file)
 			if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=4096"); err != nil {
 				skip(t, "mount a small tmpfs: %v", err)
 			}
-			t.Cleanup(func() { check(t, unix.Unmount(dir, unix.MNT_DETACH)) })
-			check(t, os.WriteFile(filepath.Join(dir, "full"), make([]byte, 4096), 0o600))
+			t.Cleanup(func() { testkit.Must(t, unix.Unmount(dir, unix.MNT_DETACH)) })
+			testkit.Must(t, os.WriteFile(filepath.Join(dir, "full"), make([]byte, 4096), 0o600))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t, strings.ReplaceAll(observedYAML, "/run/audit.log", "/run/audit/log"), nritest.Options{})
-			check(t, os.Mkdir(n.path("/run/audit"), 0o700))
+			testkit.Must(t, os.Mkdir(n.path("/run/audit"), 0o700))
 			put(t, n.path("/run/audit/log"))
 			n.write("/etc/cdi/vendor.json", cdiSpec)
 			pod := n.pod("dpdk-1", map[string]string{"devices.jackfield.dev": "vendor.com/net=a"})
@@ -266,11 +266,11 @@ func skip(t testing.TB, format string, args ...any) {
 // address is free.
 func TestAddressInUseIsRetried(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	check(t, err)
+	testkit.Must(t, err)
 	address := l.Addr().String()
 	n := newNode(t, policyYAML+"metrics: {listen: \""+address+"\"}\n", nritest.Options{})
 	n.mustCreate(n.pod("dpdk-1", nil))
-	check(t, l.Close())
+	testkit.Must(t, l.Close())
 	eventually(t, "served at "+address, func() bool {
 		resp, err := http.Get("http://" + address + "/readyz")
 		if err != nil {

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackfield/jackfield/internal/base/busytest"
+	"github.com/jackfield/jackfield/internal/base/testkit"
 	"github.com/jackfield/jackfield/test/hangfs"
 	nritest "github.com/jackfield/jackfield/test/nri"
 )
@@ -26,7 +26,7 @@ func TestShutdownDuringCreation(t *testing.T) {
 			}
 			n := newNode(t, policyYAML, opts)
 			n.write("/etc/cdi/vendor.json", cdiSpec)
-			check(t, os.MkdirAll(n.path("/run/cdi"), 0o755))
+			testkit.Must(t, os.MkdirAll(n.path("/run/cdi"), 0o755))
 			n.mustCreate(n.pod("dpdk-1", map[string]string{"devices.jackfield.dev": "vendor.com/net=a"}))
 			pod := n.pod("dpdk-1", map[string]string{"devices.jackfield.dev": "vendor.com/net=a"})
 			release := hangfs.Mount(t, n.path("/run/cdi"))
@@ -64,12 +64,12 @@ func TestShutdownDuringCreation(t *testing.T) {
 				case answers != (r.err == nil):
 					t.Errorf("answered with %v", r.err)
 				}
-			case <-time.After(busytest.Hangs):
+			case <-time.After(testkit.Hangs):
 				t.Fatal("the creation never ended")
 			}
 			select {
 			case <-ended:
-			case <-time.After(busytest.Hangs):
+			case <-time.After(testkit.Hangs):
 				t.Fatal("the plugin never ended")
 			}
 		})

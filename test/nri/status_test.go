@@ -23,7 +23,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/jackfield/jackfield/internal/adapter/cli"
-	"github.com/jackfield/jackfield/internal/base/busytest"
+	"github.com/jackfield/jackfield/internal/base/testkit"
 	"github.com/jackfield/jackfield/internal/config"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/internal/report/status"
@@ -35,7 +35,7 @@ import (
 func (n *node) host() hostfs.Root {
 	n.t.Helper()
 	host, err := hostfs.New(n.dir)
-	check(n.t, err)
+	testkit.Must(n.t, err)
 	return host
 }
 
@@ -44,7 +44,7 @@ func (n *node) status(what string, ok func(s *status.Node) bool) *status.Node {
 	n.t.Helper()
 	var s *status.Node
 	eventually(n.t, what, func() bool {
-		ctx, cancel := context.WithTimeout(context.Background(), busytest.Hangs)
+		ctx, cancel := context.WithTimeout(context.Background(), testkit.Hangs)
 		defer cancel()
 		var err error
 		s, err = status.Get(ctx, n.host(), "/run/jackfield")
@@ -63,7 +63,7 @@ func TestStatusListsInjectedEdits(t *testing.T) {
 	pod := nritest.NewPod("dpdk-1", "p", map[string]string{"devices.jackfield.dev": "vendor.com/net=a"})
 	n.listen(vswitch.VhostUser, "/run/vsw/p1/vhost.sock")
 	n.devinfo(pod, "vhost-net", "net1", `{"type":"vhost-user","version":"1.1.0","vhost-user":{"mode":"client","path":"/var/run/vsw/p1/vhost.sock"}}`)
-	check(t, n.runtime.RunPodSandbox(context.Background(), pod))
+	testkit.Must(t, n.runtime.RunPodSandbox(context.Background(), pod))
 	c := n.mustCreate(pod)
 	n.mustCreate(n.pod("dpdk-1", nil)) // given nothing
 	s := n.status("one container", containers(1))
@@ -119,7 +119,7 @@ func TestStatusListsInjectedEdits(t *testing.T) {
 		t.Errorf("exit status %d: %s", code, &msg)
 	}
 
-	check(t, n.runtime.RemoveContainer(context.Background(), pod, c.Container))
+	testkit.Must(t, n.runtime.RemoveContainer(context.Background(), pod, c.Container))
 	n.status("no container", containers(0))
 	eventually(t, "no record", func() bool { return n.records() == 0 })
 	if code := run(); code != 0 || !strings.Contains(out.String(), "0 running with injected devices or sockets") {
@@ -130,7 +130,7 @@ func TestStatusListsInjectedEdits(t *testing.T) {
 	// have ended.
 	n.mustCreate(pod)
 	n.status("another container", containers(1))
-	check(t, n.runtime.RemovePodSandbox(context.Background(), pod))
+	testkit.Must(t, n.runtime.RemovePodSandbox(context.Background(), pod))
 	n.status("no container after the pod", containers(0))
 	eventually(t, "no record after the pod", func() bool { return n.records() == 0 })
 }
@@ -153,8 +153,8 @@ func TestStatusSurvivesRestart(t *testing.T) {
 	lives, dies := create(), create()
 	n.status("two containers", containers(2))
 	eventually(t, "two records", func() bool { return n.records() == 2 })
-	check(t, os.WriteFile(n.path("/run/jackfield/status/"+strings.Repeat("f", 64)), []byte("{"), 0o600))
-	check(t, os.WriteFile(n.path("/run/jackfield/status/.half"), []byte("{"), 0o600))
+	testkit.Must(t, os.WriteFile(n.path("/run/jackfield/status/"+strings.Repeat("f", 64)), []byte("{"), 0o600))
+	testkit.Must(t, os.WriteFile(n.path("/run/jackfield/status/.half"), []byte("{"), 0o600))
 
 	n.another(t, func() { n.runtime.Forget(dies.Container.PodSandboxId) })
 	s := n.status("the daemon's successor", func(s *status.Node) bool { return len(s.Containers) == 1 && s.Registered })
@@ -180,18 +180,18 @@ func (n *node) anotherWith(t *testing.T, yaml string, change func()) {
 	n.runtime.Forget(pod.Id)
 	change()
 	cfg, err := config.Parse([]byte(yaml), "/etc/jackfield/config.yaml")
-	check(t, err)
+	testkit.Must(t, err)
 	log := logrus.New()
 	log.SetOutput(io.MultiWriter(n.log))
 	p, err := nri.New(nri.Options{Host: n.host(), Config: cfg, ConfigGiven: true, Socket: n.runtime.SocketPath()}, log)
-	check(t, err)
+	testkit.Must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- p.Run(ctx) }()
 	t.Cleanup(func() {
 		cancel()
-		check(t, <-done)
-		check(t, p.Close())
+		testkit.Must(t, <-done)
+		testkit.Must(t, p.Close())
 	})
 	n.wait()
 }
@@ -211,14 +211,14 @@ func TestStatusSocketAdmitsOnlyRoot(t *testing.T) {
 	}
 
 	// Whatever the mode says, another user is not answered.
-	check(t, os.Chmod(socket, 0o666))
-	check(t, os.Chmod(n.dir, 0o755))
+	testkit.Must(t, os.Chmod(socket, 0o666))
+	testkit.Must(t, os.Chmod(n.dir, 0o755))
 	exe, err := os.Executable()
-	check(t, err)
+	testkit.Must(t, err)
 	copied := filepath.Join(n.dir, "peer")
 	data, err := os.ReadFile(exe)
-	check(t, err)
-	check(t, os.WriteFile(copied, data, 0o755))
+	testkit.Must(t, err)
+	testkit.Must(t, os.WriteFile(copied, data, 0o755))
 	cmd := exec.Command(copied, "-test.run=^TestHelperStatusPeer$")
 	cmd.Env = append(os.Environ(), "STATUS_ROOT="+n.dir)
 	if os.Geteuid() != 0 {
@@ -240,7 +240,7 @@ func TestStatusSocketAdmitsOnlyRoot(t *testing.T) {
 		var peers []net.Conn
 		for range 30 {
 			c, err := net.Dial("unix", socket)
-			check(t, err)
+			testkit.Must(t, err)
 			t.Cleanup(func() { c.Close() })
 			_, _ = fmt.Fprint(c, "GET /status HTTP/1.1\r\nHost: x\r\n")
 			peers = append(peers, c)
@@ -249,7 +249,7 @@ func TestStatusSocketAdmitsOnlyRoot(t *testing.T) {
 		n.mustCreate(pod)
 		took := time.Since(began)
 		held := func(c net.Conn) bool {
-			check(t, c.SetReadDeadline(time.Now().Add(time.Millisecond)))
+			testkit.Must(t, c.SetReadDeadline(time.Now().Add(time.Millisecond)))
 			_, err := c.Read(make([]byte, 1))
 			return errors.Is(err, os.ErrDeadlineExceeded)
 		}
@@ -270,8 +270,8 @@ func TestHelperStatusPeer(t *testing.T) {
 		return // runs as another user, below TestStatusSocketAdmitsOnlyRoot
 	}
 	host, err := hostfs.New(root)
-	check(t, err)
-	ctx, cancel := context.WithTimeout(context.Background(), busytest.Hangs)
+	testkit.Must(t, err)
+	ctx, cancel := context.WithTimeout(context.Background(), testkit.Hangs)
 	defer cancel()
 	_, err = status.Get(ctx, host, "/run/jackfield")
 	if !errdefs.IsUnavailable(err) {

@@ -16,7 +16,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/internal/base/busytest"
+	"github.com/jackfield/jackfield/internal/base/testkit"
 )
 
 // node runs a program in a mount namespace in which the script's directories are the node's. The umask is the one of
@@ -125,7 +125,7 @@ func gone(ts *testscript.TestScript, neg bool, args []string) {
 		}
 		return nil
 	}
-	ok := busytest.Until(func() bool {
+	ok := testkit.Until(func() bool {
 		left = nil
 		for _, dir := range args {
 			_ = filepath.WalkDir(ts.MkAbs(dir), list)

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackfield/jackfield/internal/base/busytest"
+	"github.com/jackfield/jackfield/internal/base/testkit"
 )
 
 // Each change is printed as one line; an interrupt ends the command with status 0.
@@ -63,7 +63,7 @@ func TestDevicesWatchPrintsEachChange(t *testing.T) {
 			if prefix, cut := strings.CutSuffix(text, "…"); line != text && !(cut && strings.HasPrefix(line, prefix)) {
 				t.Fatalf("got  %q\nwant %q", line, text)
 			}
-		case <-time.After(busytest.Hangs):
+		case <-time.After(testkit.Hangs):
 			t.Fatalf("no line, want %q", text)
 		}
 	}

@@ -15,7 +15,7 @@ import (
 
 	"github.com/containerd/errdefs"
 
-	"github.com/jackfield/jackfield/internal/base/busytest"
+	"github.com/jackfield/jackfield/internal/base/testkit"
 )
 
 // Concurrent injections into one file, by different paths, keep each other's edits.
@@ -43,7 +43,7 @@ func TestInjectConcurrently(t *testing.T) {
 					var f specFile
 					var err error
 					// On a busy machine the others may hold the lock longer than the timeout.
-					busytest.Until(func() bool {
+					testkit.Until(func() bool {
 						f = forms[i%len(forms)]
 						err = f.readSpec(strings.NewReader(""))
 						return !errdefs.IsUnavailable(err)
@@ -86,7 +86,7 @@ func TestInjectCommandsConcurrently(t *testing.T) {
 		all.Go(func() {
 			var one *injector
 			var code int
-			busytest.Until(func() bool {
+			testkit.Until(func() bool {
 				one = &injector{t: t, dir: in.dir}
 				code = one.run("--spec", in.path("config.json"), "--out", in.path("config.json"), "--cdi-device", fmt.Sprintf("w%d.com/c=a", i))
 				return !strings.Contains(one.stderr.String(), "run this again")

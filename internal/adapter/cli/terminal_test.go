@@ -16,7 +16,7 @@ import (
 	"go.yaml.in/yaml/v3"
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/internal/base/busytest"
+	"github.com/jackfield/jackfield/internal/base/testkit"
 	"github.com/jackfield/jackfield/internal/report/doctor"
 	"github.com/jackfield/jackfield/internal/report/status"
 )
@@ -89,7 +89,7 @@ func TestWatchPrintsChanges(t *testing.T) {
 	}()
 	wait := func(b *lockedBuffer, text string, times int) {
 		t.Helper()
-		if !busytest.Until(func() bool { return strings.Count(b.String(), text) >= times }) {
+		if !testkit.Until(func() bool { return strings.Count(b.String(), text) >= times }) {
 			t.Fatalf("found\n%s%s\nwant %d times %q", &out, &messages, times, text)
 		}
 	}
@@ -122,7 +122,7 @@ func TestWatchOnTerminalRedrawsInPlace(t *testing.T) {
 			status <- Run(ctx, []string{"sockets", "--root", root, "--watch", "--interval", "1ms"}, Env{Stdin: strings.NewReader(""), Stdout: terminal, Stderr: &messages,
 				Getenv: func(name string) string { return map[string]string{"NO_COLOR": noColor}[name] }})
 		}()
-		if !busytest.Until(func() bool { return strings.Count(written.String(), "\x1b[H\x1b[2JCONTAINER") > 2 }) {
+		if !testkit.Until(func() bool { return strings.Count(written.String(), "\x1b[H\x1b[2JCONTAINER") > 2 }) {
 			t.Errorf("found %q, want the table three times", written)
 		}
 		cancel()

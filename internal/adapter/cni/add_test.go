@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"github.com/jackfield/jackfield/internal/base/testkit"
 	"github.com/jackfield/jackfield/internal/port/attach"
 	"github.com/jackfield/jackfield/internal/port/network"
 	"github.com/jackfield/jackfield/internal/source/attachment"
@@ -28,7 +29,7 @@ func sameJSON(t *testing.T, got, want string) {
 	if err := json.Unmarshal([]byte(got), &g); err != nil {
 		t.Fatalf("%v in %s", err, got)
 	}
-	must(t, json.Unmarshal([]byte(want), &w))
+	testkit.Must(t, json.Unmarshal([]byte(want), &w))
 	if d := cmp.Diff(w, g); d != "" {
 		t.Errorf("want -, got +:\n%s", d)
 	}
@@ -64,9 +65,9 @@ func TestAddAsFirstPlugin(t *testing.T) {
 			n.mustRun(env("CHECK", k8sArgs), confOf(version, `"device": {"type": "vhost-user", "mode": "server"}, "prevResult": `+a.out))
 		}
 		// What the application left goes too.
-		must(t, os.WriteFile(filepath.Join(n.dir, dir, "vhost-user.sock"), nil, 0o600))
-		must(t, os.MkdirAll(filepath.Join(n.dir, dir, "a/b"), 0o700))
-		must(t, os.Symlink("/etc", filepath.Join(n.dir, dir, "a/etc")))
+		testkit.Must(t, os.WriteFile(filepath.Join(n.dir, dir, "vhost-user.sock"), nil, 0o600))
+		testkit.Must(t, os.MkdirAll(filepath.Join(n.dir, dir, "a/b"), 0o700))
+		testkit.Must(t, os.Symlink("/etc", filepath.Join(n.dir, dir, "a/etc")))
 		n.mustRun(env("DEL"), confOf(version, `"device": {"type": "vhost-user", "mode": "server"}`))
 		n.mustRun(env("DEL"), confOf(version, `"device": {"type": "vhost-user", "mode": "server"}`))
 		if left := n.files(); len(left) > 0 {
@@ -84,7 +85,7 @@ func TestAddAfterOtherPlugins(t *testing.T) {
 	sameJSON(t, a.out, prev)
 	_, content := n.readInfoFile()
 	var info deviceinfo.Info
-	must(t, json.Unmarshal([]byte(content), &info))
+	testkit.Must(t, json.Unmarshal([]byte(content), &info))
 	sameJSON(t, string(info.Extra[attachment.InterfaceInfoKey]), `{"network": "fast", "ips": ["10.1.0.5/16"], "gateway": ["10.1.0.1"]}`)
 	n.mustRun(env("CHECK"), conf)
 	n.mustRun(env("DEL"), confWith(""))
@@ -256,9 +257,9 @@ func TestAddKeepsSocketOfDevicePlugin(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)
-			must(t, os.MkdirAll(filepath.Join(n.dir, "run"), 0o755))
-			must(t, os.MkdirAll(filepath.Join(n.dir, "var"), 0o755))
-			must(t, os.Symlink("../run", filepath.Join(n.dir, "var/run")))
+			testkit.Must(t, os.MkdirAll(filepath.Join(n.dir, "run"), 0o755))
+			testkit.Must(t, os.MkdirAll(filepath.Join(n.dir, "var"), 0o755))
+			testkit.Must(t, os.Symlink("../run", filepath.Join(n.dir, "var/run")))
 			if tc.file != "" {
 				n.write(copied, tc.file)
 			}
@@ -280,12 +281,12 @@ func TestAddKeepsSocketOfDevicePlugin(t *testing.T) {
 			}
 			_, content := n.readInfoFile()
 			var info map[string]json.RawMessage
-			must(t, json.Unmarshal([]byte(content), &info))
+			testkit.Must(t, json.Unmarshal([]byte(content), &info))
 			var kind, socket string
-			must(t, json.Unmarshal(info["type"], &kind))
+			testkit.Must(t, json.Unmarshal(info["type"], &kind))
 			sameJSON(t, string(info[kind]), tc.want)
 			var m map[string]string
-			must(t, json.Unmarshal(info[kind], &m))
+			testkit.Must(t, json.Unmarshal(info[kind], &m))
 			if socket = m["path"]; !strings.HasPrefix(socket, "@") && !strings.Contains(a.out, `"socketPath": "`+socket+`"`) {
 				t.Errorf("the result has another socket: %s", a.out)
 			}
@@ -322,7 +323,7 @@ func TestAddKeepsFileWrittenMeanwhile(t *testing.T) {
 			case c.after != "":
 				n.write(dir+infoName, c.after)
 			default:
-				must(t, os.Remove(filepath.Join(n.dir, dir+infoName)))
+				testkit.Must(t, os.Remove(filepath.Join(n.dir, dir+infoName)))
 			}
 		}
 		if a := n.run(env("ADD"), conf[:len(conf)-1]+c.keys+"}"); a.code != c.code {
@@ -376,20 +377,20 @@ func TestAddRefusesExistingAttachment(t *testing.T) {
 func TestSocketDirHasOwnerOfItsParent(t *testing.T) {
 	n := newNode(t)
 	root := filepath.Join(n.dir, attach.DefaultSocketDir)
-	must(t, os.MkdirAll(root, 0o755))
-	must(t, os.Chmod(root, 0o775))
+	testkit.Must(t, os.MkdirAll(root, 0o755))
+	testkit.Must(t, os.Chmod(root, 0o775))
 	if os.Geteuid() == 0 {
-		must(t, os.Chown(root, 4321, 4322))
+		testkit.Must(t, os.Chown(root, 4321, 4322))
 	}
 	n.mustRun(env("ADD"), confWith(""))
 	var st, want unix.Stat_t
-	must(t, unix.Stat(root, &want))
-	must(t, unix.Stat(filepath.Join(root, socketDirName("fast", testID, "net1")), &st))
+	testkit.Must(t, unix.Stat(root, &want))
+	testkit.Must(t, unix.Stat(filepath.Join(root, socketDirName("fast", testID, "net1")), &st))
 	if st.Uid != want.Uid || st.Gid != want.Gid || st.Mode&0o7777 != 0o775 {
 		t.Errorf("uid %d, gid %d, mode %o; want %d, %d, 775", st.Uid, st.Gid, st.Mode&0o7777, want.Uid, want.Gid)
 	}
 	n.mustRun(env("DEL"), confWith(""))
-	must(t, os.Chmod(root, 0o777))
+	testkit.Must(t, os.Chmod(root, 0o777))
 	if a := n.run(env("ADD"), confWith("")); a.code != codeConfig || !strings.Contains(a.msg, "socketDir") {
 		t.Errorf("everybody's directory: code %d, %s", a.code, a.all)
 	}

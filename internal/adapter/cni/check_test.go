@@ -10,6 +10,7 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 
+	"github.com/jackfield/jackfield/internal/base/testkit"
 	"github.com/jackfield/jackfield/internal/port/attach"
 )
 
@@ -42,17 +43,17 @@ func TestCheckFindsChanges(t *testing.T) {
 		t.Errorf("no network namespace: code %d, %s", got.code, got.all)
 	}
 
-	must(t, os.WriteFile(file, []byte(strings.Replace(content, `"server"`, `"client"`, 1)), 0o644))
+	testkit.Must(t, os.WriteFile(file, []byte(strings.Replace(content, `"server"`, `"client"`, 1)), 0o644))
 	check("other device", a.out, "client", attach.CodeChanged)
-	must(t, os.Remove(file))
+	testkit.Must(t, os.Remove(file))
 	check("no file", a.out, "device-info file", attach.CodeChanged)
-	must(t, os.WriteFile(file, []byte(content), 0o644))
-	must(t, os.Rename(dir, dir+"x"))
+	testkit.Must(t, os.WriteFile(file, []byte(content), 0o644))
+	testkit.Must(t, os.Rename(dir, dir+"x"))
 	check("no directory", a.out, "socket directory", attach.CodeChanged)
-	must(t, os.Symlink(dir+"x", dir))
+	testkit.Must(t, os.Symlink(dir+"x", dir))
 	check("a symlink", a.out, "socket directory", attach.CodeChanged)
-	must(t, os.Remove(dir))
-	must(t, os.Rename(dir+"x", dir))
+	testkit.Must(t, os.Remove(dir))
+	testkit.Must(t, os.Rename(dir+"x", dir))
 	check("all is well again", a.out, "", 0)
 	n.mustRun(env("DEL"), confWith(""))
 	check("after DEL", a.out, "record", attach.CodeChanged)
@@ -92,8 +93,8 @@ func TestDelCheckAndGCCreateNoDirectory(t *testing.T) {
 		t.Errorf("made %v, %v", list, err)
 	}
 	info := filepath.Join(n.dir, "/var/run/k8s.cni.cncf.io/devinfo/cni")
-	must(t, os.MkdirAll(info, 0o755))
-	must(t, os.Chmod(info, 0o777))
+	testkit.Must(t, os.MkdirAll(info, 0o755))
+	testkit.Must(t, os.Chmod(info, 0o777))
 	for command, code := range map[string]uint{"STATUS": types.ErrPluginNotAvailable, "ADD": codeConfig} {
 		if a := n.run(env(command), confWith("")); a.code != code || !strings.Contains(a.all, "chmod go-w") {
 			t.Errorf("%s with a device-info directory that everybody can write to: code %d, %s", command, a.code, a.all)
@@ -110,8 +111,8 @@ func TestDelFollowsNoSymlink(t *testing.T) {
 	n.mustRun(env("ADD"), confWith(""))
 	n.write("/precious/file", "")
 	dir := filepath.Join(n.dir, attach.DefaultSocketDir, socketDirName("fast", testID, "net1"))
-	must(t, os.Remove(dir))
-	must(t, os.Symlink(filepath.Join(n.dir, "precious"), dir))
+	testkit.Must(t, os.Remove(dir))
+	testkit.Must(t, os.Symlink(filepath.Join(n.dir, "precious"), dir))
 	n.mustRun(env("DEL"), confWith(""))
 	if _, err := os.Stat(filepath.Join(n.dir, "precious/file")); err != nil {
 		t.Error(err)
@@ -179,13 +180,13 @@ func TestGCRemovesAttachmentsThatAreNotValid(t *testing.T) {
 	// What cannot be removed keeps nothing else from it.
 	n.mustRun(env("ADD", "CNI_CONTAINERID=e"), confWith(""))
 	broken := filepath.Join(n.dir, attach.DefaultStateDir, recordFileName("fast", "broken", "net1"))
-	must(t, os.Mkdir(broken, 0o700))
+	testkit.Must(t, os.Mkdir(broken, 0o700))
 	if a := n.run(env("GC"), confWith(`, "cni.dev/valid-attachments": []`)); a.code != codeIO || !strings.Contains(a.all, "broken") || left("e") {
 		t.Errorf("code %d, %s; left %q", a.code, a.all, n.files())
 	}
 	// A record that tells nothing is no such thing.
-	must(t, os.Remove(broken))
-	must(t, os.WriteFile(broken, []byte("{"), 0o600))
+	testkit.Must(t, os.Remove(broken))
+	testkit.Must(t, os.WriteFile(broken, []byte("{"), 0o600))
 	gc(`[]`)
 	if _, err := os.Lstat(broken); !os.IsNotExist(err) {
 		t.Errorf("a broken record is left: %v", err)
@@ -196,7 +197,7 @@ func TestGCRemovesAttachmentsThatAreNotValid(t *testing.T) {
 func TestRecordStaysWhileIPAMFails(t *testing.T) {
 	bin := t.TempDir()
 	plugin := func(script string) {
-		must(t, os.WriteFile(filepath.Join(bin, "lease"), []byte("#!/bin/sh\nD="+bin+"\n"+script), 0o755))
+		testkit.Must(t, os.WriteFile(filepath.Join(bin, "lease"), []byte("#!/bin/sh\nD="+bin+"\n"+script), 0o755))
 	}
 	const works = `case $CNI_COMMAND in
 ADD) touch $D/leased-$CNI_CONTAINERID; echo '{"cniVersion": "1.1.0", "ips": [{"address": "10.9.0.1/24"}]}';;
@@ -239,11 +240,11 @@ func TestStatusReportsUnusableDirectories(t *testing.T) {
 		t.Errorf("1.0.0 has no STATUS: code %d, %s", a.code, a.all)
 	}
 	n.mustRun(env("ADD"), confWith(""))
-	must(t, os.RemoveAll(filepath.Join(n.dir, attach.DefaultSocketDir)))
+	testkit.Must(t, os.RemoveAll(filepath.Join(n.dir, attach.DefaultSocketDir)))
 	if a := n.run([]string{"CNI_COMMAND=STATUS"}, confWith("")); a.code != types.ErrLimitedConnectivity {
 		t.Errorf("the directory is gone: code %d, %s", a.code, a.all)
 	}
-	must(t, os.RemoveAll(filepath.Join(n.dir, attach.DefaultSocketDir)))
+	testkit.Must(t, os.RemoveAll(filepath.Join(n.dir, attach.DefaultSocketDir)))
 	n.write(attach.DefaultSocketDir, "a file")
 	if a := n.run([]string{"CNI_COMMAND=STATUS"}, confWith("")); a.code != types.ErrPluginNotAvailable {
 		t.Errorf("no directory can be made: code %d, %s", a.code, a.all)
@@ -254,7 +255,7 @@ func TestStatusReportsUnusableDirectories(t *testing.T) {
 func TestIPAMOutputIsBounded(t *testing.T) {
 	n := newNode(t)
 	n.write("/bin/flood", "#!/bin/sh\n[ $CNI_COMMAND = ADD ] || exit 0\nhead -c 5000000 /dev/zero | tr '\\0' ' '\necho '{\"ips\": [{\"address\": \"10.0.0.1/24\"}]}'\n")
-	must(t, os.Chmod(filepath.Join(n.dir, "bin/flood"), 0o755))
+	testkit.Must(t, os.Chmod(filepath.Join(n.dir, "bin/flood"), 0o755))
 	a := n.run(env("ADD", "CNI_PATH="+filepath.Join(n.dir, "bin"), "PATH=/bin:/usr/bin"), confWith(`, "ipam": {"type": "flood"}`))
 	if a.code != codeIO || !strings.Contains(a.msg, "IPAM plugin flood failed") {
 		t.Errorf("code %d, %s", a.code, a.all)
@@ -280,7 +281,7 @@ func TestErrorHasOutputOfIPAMPlugin(t *testing.T) {
 	} {
 		n := newNode(t)
 		n.write("/bin/fake", "#!/bin/sh\n[ $CNI_COMMAND = ADD ] || exit 0\n"+tc.script+"\n")
-		must(t, os.Chmod(filepath.Join(n.dir, "bin/fake"), 0o755))
+		testkit.Must(t, os.Chmod(filepath.Join(n.dir, "bin/fake"), 0o755))
 		a := n.run(env("ADD", "CNI_PATH="+filepath.Join(n.dir, "bin"), "PATH=/bin:/usr/bin"), confWith(`, "ipam": {"type": "fake"}`))
 		if a.code != tc.code || !strings.Contains(a.all, tc.want) {
 			t.Errorf("%s: code %d, %s; want code %d with %s", name, a.code, a.all, tc.code, tc.want)

@@ -11,10 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
-	"github.com/containerd/errdefs"
-
+	"github.com/jackfield/jackfield/internal/base/testkit"
 	"github.com/jackfield/jackfield/internal/deliver/claims"
 	"github.com/jackfield/jackfield/internal/port/attach"
 )
@@ -31,9 +31,9 @@ func (n *node) claimBy(sandbox, dir string) error {
 func TestAddClaimsDirectoryUntilDel(t *testing.T) {
 	n := newNode(t)
 	// The claim has the path that the NRI plugin finds, without the host's symlinks.
-	must(t, os.MkdirAll(filepath.Join(n.dir, "run"), 0o755))
-	must(t, os.MkdirAll(filepath.Join(n.dir, "var"), 0o755))
-	must(t, os.Symlink("../run", filepath.Join(n.dir, "var/run")))
+	testkit.Must(t, os.MkdirAll(filepath.Join(n.dir, "run"), 0o755))
+	testkit.Must(t, os.MkdirAll(filepath.Join(n.dir, "var"), 0o755))
+	testkit.Must(t, os.Symlink("../run", filepath.Join(n.dir, "var/run")))
 	n.mustRun(env("ADD"), confWith(""))
 	dir := path.Join("/run/jackfield/sockets", socketDirName("fast", testID, "net1"))
 	for _, d := range []string{dir, dir + "/below", path.Dir(dir)} {
@@ -42,19 +42,19 @@ func TestAddClaimsDirectoryUntilDel(t *testing.T) {
 		}
 	}
 	f, err := os.Open(filepath.Join(n.dir, dir))
-	must(t, err)
+	testkit.Must(t, err)
 	defer f.Close()
 	id, err := claims.IdentityOf(int(f.Fd()))
-	must(t, err)
+	testkit.Must(t, err)
 	if own, err := claims.Open(n.host, attach.DefaultClaimsDir).Created(dir, testID, id); !own || err != nil {
 		t.Errorf("created for the pod: %t, %v", own, err)
 	}
-	must(t, n.claimBy(testID, dir))
+	testkit.Must(t, n.claimBy(testID, dir))
 	n.mustRun(env("DEL"), confWith(""))
 	if err := n.claimBy(otherID, dir); !errdefs.IsConflict(err) {
 		t.Errorf("after DEL, while the NRI plugin has the pod: %v", err)
 	}
-	must(t, claims.Open(n.host, attach.DefaultClaimsDir).Release(func(h claims.Holder) bool { return h.Adapter == claims.NRI }))
+	testkit.Must(t, claims.Open(n.host, attach.DefaultClaimsDir).Release(func(h claims.Holder) bool { return h.Adapter == claims.NRI }))
 	if left := n.files(); len(left) > 0 {
 		t.Errorf("left %q", left)
 	}
@@ -63,11 +63,11 @@ func TestAddClaimsDirectoryUntilDel(t *testing.T) {
 // ADD creates nothing in a directory that another pod has claimed.
 func TestAddRefusesDirectoryOfAnotherPod(t *testing.T) {
 	n := newNode(t)
-	must(t, n.claimBy(otherID, "/var/run/jackfield/sockets"))
+	testkit.Must(t, n.claimBy(otherID, "/var/run/jackfield/sockets"))
 	if a := n.run(env("ADD"), confWith("")); a.code != codeConfig || !strings.Contains(a.all, otherID) {
 		t.Errorf("code %d, %s", a.code, a.all)
 	}
-	must(t, claims.Open(n.host, attach.DefaultClaimsDir).Release(func(h claims.Holder) bool { return h.Sandbox == otherID }))
+	testkit.Must(t, claims.Open(n.host, attach.DefaultClaimsDir).Release(func(h claims.Holder) bool { return h.Sandbox == otherID }))
 	if left := n.files(); len(left) > 0 {
 		t.Errorf("left %q", left)
 	}
@@ -78,13 +78,13 @@ func TestFailedAddKeepsDirectoryOfAnotherPod(t *testing.T) {
 	n := newNode(t)
 	dir := path.Join(attach.DefaultSocketDir, socketDirName("fast", testID, "net1"))
 	n.write(dir+"/app.sock", "another pod's")
-	must(t, n.claimBy(otherID, dir))
+	testkit.Must(t, n.claimBy(otherID, dir))
 	f, err := os.Open(filepath.Join(n.dir, dir))
-	must(t, err)
+	testkit.Must(t, err)
 	defer f.Close()
 	id, err := claims.IdentityOf(int(f.Fd()))
-	must(t, err)
-	must(t, claims.Open(n.host, attach.DefaultClaimsDir).SetCreated(dir, id, nil))
+	testkit.Must(t, err)
+	testkit.Must(t, claims.Open(n.host, attach.DefaultClaimsDir).SetCreated(dir, id, nil))
 	before := n.files()
 	if a := n.run(env("ADD"), confWith("")); a.code != codeConfig || !strings.Contains(a.all, otherID) {
 		t.Errorf("code %d, %s", a.code, a.all)
@@ -102,9 +102,9 @@ func TestDelKeepsReplacedDirectory(t *testing.T) {
 	n := newNode(t)
 	n.mustRun(env("ADD"), confWith(""))
 	dir := filepath.Join(n.dir, attach.DefaultSocketDir, socketDirName("fast", testID, "net1"))
-	must(t, os.Rename(dir, filepath.Join(n.dir, "away")))
-	must(t, os.Mkdir(dir, 0o755))
-	must(t, os.WriteFile(filepath.Join(dir, "precious"), nil, 0o600))
+	testkit.Must(t, os.Rename(dir, filepath.Join(n.dir, "away")))
+	testkit.Must(t, os.Mkdir(dir, 0o755))
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, "precious"), nil, 0o600))
 	n.mustRun(env("DEL"), confWith(""))
 	if _, err := os.Stat(filepath.Join(dir, "precious")); err != nil {
 		t.Error(err)
@@ -116,8 +116,8 @@ func TestGCReleasesClaimWithoutRecord(t *testing.T) {
 	n := newNode(t)
 	n.mustRun(env("ADD"), confWith(""))
 	record := filepath.Join(n.dir, attach.DefaultStateDir, recordFileName("fast", testID, "net1"))
-	must(t, os.Remove(record))
-	must(t, n.claimBy(otherID, "/run/vsw/other"))
+	testkit.Must(t, os.Remove(record))
+	testkit.Must(t, n.claimBy(otherID, "/run/vsw/other"))
 	n.mustRun(env("GC"), confWith(`, "cni.dev/valid-attachments": []`))
 	all := claims.Open(n.host, attach.DefaultClaimsDir)
 	dir := path.Join(attach.DefaultSocketDir, socketDirName("fast", testID, "net1"))
@@ -135,19 +135,19 @@ func TestGCKeepsClaimOfAddThatRunsMeanwhile(t *testing.T) {
 	n := newNode(t)
 	n.mustRun(env("ADD"), confWith(""))
 	record := filepath.Join(n.dir, attach.DefaultStateDir, recordFileName("fast", testID, "net1"))
-	must(t, os.Rename(record, filepath.Join(n.dir, "record")))
+	testkit.Must(t, os.Rename(record, filepath.Join(n.dir, "record")))
 	lock, err := os.Open(filepath.Join(n.dir, attach.DefaultClaimsDir))
-	must(t, err)
+	testkit.Must(t, err)
 	defer lock.Close()
-	must(t, unix.Flock(int(lock.Fd()), unix.LOCK_EX))
+	testkit.Must(t, unix.Flock(int(lock.Fd()), unix.LOCK_EX))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		n.mustRun(env("GC"), strings.Replace(confWith(`, "cni.dev/valid-attachments": []`), `"fast"`, `"other"`, 1))
 	}()
 	time.Sleep(300 * time.Millisecond) // GC waits for the claims
-	must(t, os.Rename(filepath.Join(n.dir, "record"), record))
-	must(t, unix.Flock(int(lock.Fd()), unix.LOCK_UN))
+	testkit.Must(t, os.Rename(filepath.Join(n.dir, "record"), record))
+	testkit.Must(t, unix.Flock(int(lock.Fd()), unix.LOCK_UN))
 	<-done
 	dir := path.Join(attach.DefaultSocketDir, socketDirName("fast", testID, "net1"))
 	if c, err := claims.Open(n.host, attach.DefaultClaimsDir).Directory(dir); err != nil || len(c.Holders) != 1 {

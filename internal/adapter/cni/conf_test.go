@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackfield/jackfield/internal/base/testkit"
+
 	"github.com/jackfield/jackfield/internal/base/diag"
 	"github.com/jackfield/jackfield/internal/port/attach"
 	"github.com/jackfield/jackfield/internal/source/attachment"
@@ -169,7 +171,7 @@ func TestRuntimeConfigTakesPrecedence(t *testing.T) {
 			n.mustRun(env("ADD", c.environ), confWith(c.keys))
 			_, content := n.readInfoFile()
 			info, err := deviceinfo.Parse([]byte(content), "")
-			must(t, err)
+			testkit.Must(t, err)
 			sameJSON(t, string(info.Extra[attachment.InterfaceInfoKey]), c.want)
 		})
 	}

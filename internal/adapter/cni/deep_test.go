@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/jackfield/jackfield/internal/base/testkit"
 	"github.com/jackfield/jackfield/internal/port/attach"
 )
 
@@ -20,14 +21,14 @@ func TestDelRemovesDeepTree(t *testing.T) {
 			n.mustRun(env("ADD"), confWith(""))
 			nestDirectories(t, filepath.Join(n.dir, attach.DefaultSocketDir, socketDirName("fast", testID, "net1")), 1500)
 			var limit unix.Rlimit
-			must(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
+			testkit.Must(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
 			open, err := os.ReadDir("/proc/self/fd")
-			must(t, err)
+			testkit.Must(t, err)
 			low := limit
 			low.Cur = uint64(len(open)) + 64
-			must(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &low))
+			testkit.Must(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &low))
 			a := n.run(env(command), confWith(conf))
-			must(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &limit))
+			testkit.Must(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &limit))
 			if a.code != 0 {
 				t.Errorf("code %d, %.300s", a.code, a.all)
 			}
@@ -42,11 +43,11 @@ func TestDelRemovesDeepTree(t *testing.T) {
 func nestDirectories(t *testing.T, dir string, levels int) {
 	t.Helper()
 	at, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	must(t, err)
+	testkit.Must(t, err)
 	for range levels {
-		must(t, unix.Mkdirat(at, "d", 0o755))
+		testkit.Must(t, unix.Mkdirat(at, "d", 0o755))
 		next, err := unix.Openat(at, "d", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-		must(t, err)
+		testkit.Must(t, err)
 		unix.Close(at)
 		at = next
 	}

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackfield/jackfield/internal/base/testkit"
+
 	"github.com/jackfield/jackfield/internal/host/sysfstest"
 	"github.com/jackfield/jackfield/internal/port/attach"
 )
@@ -16,19 +18,19 @@ func hardware(t *testing.T) *node {
 	t.Helper()
 	n := newNode(t)
 	h, err := sysfstest.New(n.dir)
-	must(t, err)
-	must(t, h.AddPCI("0000:03:00.0", "mlx5_core", sysfstest.NoGroup))
-	must(t, h.AddPCI("0000:03:00.3", "vfio-pci", 42))
-	must(t, h.AddVF("0000:03:00.3", "0000:03:00.0"))
-	must(t, h.AddPCI("0000:03:00.4", "mlx5_core", 43))
-	must(t, h.AddVF("0000:03:00.4", "0000:03:00.0"))
+	testkit.Must(t, err)
+	testkit.Must(t, h.AddPCI("0000:03:00.0", "mlx5_core", sysfstest.NoGroup))
+	testkit.Must(t, h.AddPCI("0000:03:00.3", "vfio-pci", 42))
+	testkit.Must(t, h.AddVF("0000:03:00.3", "0000:03:00.0"))
+	testkit.Must(t, h.AddPCI("0000:03:00.4", "mlx5_core", 43))
+	testkit.Must(t, h.AddVF("0000:03:00.4", "0000:03:00.0"))
 	if err := h.AddVDPA("vdpa0", "vhost_vdpa", "0000:03:00.4", 0, sysfstest.Null()); errors.Is(err, sysfstest.ErrNoMknod) {
 		t.Skip("SKIP:", err)
 	} else {
-		must(t, err)
+		testkit.Must(t, err)
 	}
-	must(t, h.AddVDPA("vdpa1", "virtio_vdpa", "", 1, sysfstest.Null()))
-	must(t, h.Mkdir("/sys/bus/vdpa/devices/vdpa1/virtio5"))
+	testkit.Must(t, h.AddVDPA("vdpa1", "virtio_vdpa", "", 1, sysfstest.Null()))
+	testkit.Must(t, h.Mkdir("/sys/bus/vdpa/devices/vdpa1/virtio5"))
 	return n
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/jackfield/jackfield/internal/base/testkit"
 	"github.com/jackfield/jackfield/internal/port/attach"
 )
 
@@ -25,15 +26,15 @@ func privateMounts(t *testing.T) {
 		t.Skip("skipped: only root mounts")
 	}
 	runtime.LockOSThread() // for good: the thread ends with the test
-	must(t, unix.Unshare(unix.CLONE_FS|unix.CLONE_NEWNS))
-	must(t, unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
+	testkit.Must(t, unix.Unshare(unix.CLONE_FS|unix.CLONE_NEWNS))
+	testkit.Must(t, unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
 }
 
 // mounts lists the lines of mountinfo of what is mounted below the host root.
 func (n *node) mounts() (lines []string) {
 	n.t.Helper()
 	data, err := os.ReadFile("/proc/thread-self/mountinfo")
-	must(n.t, err)
+	testkit.Must(n.t, err)
 	for line := range strings.Lines(string(data)) {
 		if strings.Contains(line, " "+n.dir+"/") {
 			lines = append(lines, line)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 
+	"github.com/jackfield/jackfield/internal/base/testkit"
 	"github.com/jackfield/jackfield/internal/config"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/internal/port/attach"
@@ -50,15 +51,8 @@ func newNode(t *testing.T) *node {
 func newNodeAt(t *testing.T, dir string) *node {
 	t.Helper()
 	host, err := hostfs.New(dir)
-	must(t, err)
+	testkit.Must(t, err)
 	return &node{t: t, dir: dir, host: host}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // answer is what one execution gave.
@@ -120,8 +114,8 @@ func (n *node) mustRun(environ []string, conf string) answer {
 func (n *node) write(path, data string) {
 	n.t.Helper()
 	file := filepath.Join(n.dir, path)
-	must(n.t, os.MkdirAll(filepath.Dir(file), 0o755))
-	must(n.t, os.WriteFile(file, []byte(data), 0o644))
+	testkit.Must(n.t, os.MkdirAll(filepath.Dir(file), 0o755))
+	testkit.Must(n.t, os.WriteFile(file, []byte(data), 0o644))
 }
 
 // list writes a node's configuration that lists locations for networks.
@@ -154,7 +148,7 @@ func (n *node) readInfoFile() (name, content string) {
 	for _, f := range n.files() {
 		if strings.Contains(f, "/devinfo/cni/") {
 			data, err := os.ReadFile(filepath.Join(n.dir, f))
-			must(n.t, err)
+			testkit.Must(n.t, err)
 			return filepath.Base(f), string(data)
 		}
 	}

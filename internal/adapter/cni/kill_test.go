@@ -15,7 +15,7 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 
-	"github.com/jackfield/jackfield/internal/base/busytest"
+	"github.com/jackfield/jackfield/internal/base/testkit"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/internal/port/attach"
 )
@@ -61,7 +61,7 @@ func runKilled(v string) int {
 func (n *node) runUntil(at int, environ []string, conf string) (killed bool) {
 	n.t.Helper()
 	self, err := os.Executable()
-	must(n.t, err)
+	testkit.Must(n.t, err)
 	cmd := exec.Command(self)
 	cmd.Env = append(environ, fmt.Sprintf("%s=%d %s", killVar, at, n.dir))
 	cmd.Stdin = strings.NewReader(conf)
@@ -131,7 +131,7 @@ func TestAddsAndDelsRunInParallel(t *testing.T) {
 					var err error
 					// On a busy machine another may have the lock for longer than it is
 					// waited for. The caller gets "try again later".
-					busytest.Until(func() bool {
+					testkit.Until(func() bool {
 						var out bytes.Buffer
 						p := Plugin{Environ: env(command, id), Stdin: strings.NewReader(confWith("")), Stdout: &out, Stderr: &out, Host: n.host}
 						err = p.Run(context.Background())

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackfield/jackfield/internal/base/testkit"
+
 	"github.com/jackfield/jackfield/internal/config"
 	"github.com/jackfield/jackfield/internal/port/attach"
 )
@@ -25,7 +27,7 @@ func TestNetworkCannotChooseUnlistedLocation(t *testing.T) {
 			value = "1Gi"
 		}
 		n := newNode(t)
-		must(t, os.MkdirAll(filepath.Join(n.dir, volume), 0o755))
+		testkit.Must(t, os.MkdirAll(filepath.Join(n.dir, volume), 0o755))
 		conf := confWith(`, "` + key + `": "` + value + `"`)
 		for _, command := range []string{"ADD", "STATUS"} {
 			a := n.run(env(command), conf)
@@ -80,12 +82,12 @@ func TestForgedRecordLeadsNowhere(t *testing.T) {
 		n.mustRun(env("ADD"), confWith(""))
 		file := filepath.Join(n.dir, attach.DefaultStateDir, recordFileName("fast", testID, "net1"))
 		data, err := os.ReadFile(file)
-		must(t, err)
+		testkit.Must(t, err)
 		forged := strings.ReplaceAll(string(data), forge[0], forge[1])
 		if forged == string(data) {
 			t.Fatalf("%s: the record is %s", name, data)
 		}
-		must(t, os.WriteFile(file, []byte(forged), 0o600))
+		testkit.Must(t, os.WriteFile(file, []byte(forged), 0o600))
 		a := n.run(env("DEL"), confWith(""))
 		if a.code != 0 || !strings.Contains(a.stderr, name+": invalid value") {
 			t.Errorf("%s: code %d, %s, %s", name, a.code, a.all, a.stderr)

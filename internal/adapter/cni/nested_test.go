@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/jackfield/jackfield/internal/base/testkit"
 )
 
 // A plugin that is its own IPAM plugin would run without end.
@@ -43,13 +45,13 @@ func TestIPAMPluginIsMarkedAsNested(t *testing.T) {
 	n := newNode(t)
 	n.write("/bin/wrapper", "#!/bin/sh\necho $CNI_COMMAND $"+nestedMark+" >> "+filepath.Join(n.dir, "runs")+"\n"+
 		`[ $CNI_COMMAND != ADD ] || echo '{"cniVersion": "1.0.0"}'`+"\n")
-	must(t, os.Chmod(filepath.Join(n.dir, "bin/wrapper"), 0o755))
+	testkit.Must(t, os.Chmod(filepath.Join(n.dir, "bin/wrapper"), 0o755))
 	conf := confWith(`, "ipam": {"type": "wrapper"}`)
 	for _, command := range []string{"ADD", "DEL"} {
 		n.run(env(command, "CNI_PATH="+filepath.Join(n.dir, "bin"), "PATH=/bin:/usr/bin"), conf)
 	}
 	runs, err := os.ReadFile(filepath.Join(n.dir, "runs"))
-	must(t, err)
+	testkit.Must(t, err)
 	lines := strings.Split(strings.TrimSpace(string(runs)), "\n")
 	if len(lines) < 2 || slices.ContainsFunc(lines, func(line string) bool { return !strings.HasSuffix(line, " 1") }) {
 		t.Errorf("the IPAM plugin ran as %q", lines)
@@ -61,7 +63,7 @@ func TestOperationsWithHungIPAMPluginEnd(t *testing.T) {
 	n := newNode(t)
 	n.write("/bin/hang", "#!/bin/sh\n[ $CNI_COMMAND = ADD ] || exec sleep 8\n"+
 		`echo '{"cniVersion": "1.1.0", "ips": [{"address": "10.1.0.2/24"}]}'`+"\n")
-	must(t, os.Chmod(filepath.Join(n.dir, "bin/hang"), 0o755))
+	testkit.Must(t, os.Chmod(filepath.Join(n.dir, "bin/hang"), 0o755))
 	conf := confWith(`, "ipam": {"type": "hang"}, "cni.dev/valid-attachments": []`)
 	environ := func(command string) []string {
 		return env(command, "CNI_PATH="+filepath.Join(n.dir, "bin"), "PATH=/bin:/usr/bin")

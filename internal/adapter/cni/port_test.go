@@ -12,7 +12,7 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 
-	"github.com/jackfield/jackfield/internal/base/busytest"
+	"github.com/jackfield/jackfield/internal/base/testkit"
 	"github.com/jackfield/jackfield/internal/config"
 	"github.com/jackfield/jackfield/internal/port/attach"
 )
@@ -30,7 +30,7 @@ policy: {rules: [{name: all, for: {namespaces: [""]}, allow: {ports: ["ovs0/br0"
 func newNodeWithSwitch(t *testing.T, handle func(net.Conn)) *node {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "cni") // the path of a socket is short
-	must(t, err)
+	testkit.Must(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	n := newNodeAt(t, dir)
 	n.write("/etc/jackfield/config.yaml", nodeConfig)
@@ -38,7 +38,7 @@ func newNodeWithSwitch(t *testing.T, handle func(net.Conn)) *node {
 		return n
 	}
 	listener, err := net.Listen("unix", filepath.Join(dir, "db.sock"))
-	must(t, err)
+	testkit.Must(t, err)
 	t.Cleanup(func() { listener.Close() })
 	go func() {
 		for {
@@ -88,7 +88,7 @@ func TestAddWithSwitchThatFails(t *testing.T) {
 func TestAddWithSwitchThatIsDownLeavesNothing(t *testing.T) {
 	n := newNodeWithSwitch(t, nil)
 	n.write("/bin/lease", "#!/bin/sh\ntouch "+filepath.Join(n.dir, "leased")+"\n")
-	must(t, os.Chmod(filepath.Join(n.dir, "bin/lease"), 0o755))
+	testkit.Must(t, os.Chmod(filepath.Join(n.dir, "bin/lease"), 0o755))
 	path := "CNI_PATH=" + filepath.Join(n.dir, "bin")
 	conf := confWith(withPort + `, "ipam": {"type": "lease"}`)
 	refuse := func(when string) {
@@ -107,9 +107,9 @@ func TestAddWithSwitchThatIsDownLeavesNothing(t *testing.T) {
 	}
 	refuse("no socket")
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(n.dir, "db.sock"), Net: "unix"})
-	must(t, err)
+	testkit.Must(t, err)
 	l.SetUnlinkOnClose(false)
-	must(t, l.Close())
+	testkit.Must(t, l.Close())
 	refuse("connection refused")
 }
 
@@ -125,12 +125,12 @@ func containsCode(codes []uint, code uint) bool {
 // The file with the policy is the administrator's.
 func TestNodeConfigurationMustBeTrusted(t *testing.T) {
 	n := newNodeWithSwitch(t, nil)
-	must(t, os.Chmod(filepath.Join(n.dir, "etc/jackfield/config.yaml"), 0o666))
+	testkit.Must(t, os.Chmod(filepath.Join(n.dir, "etc/jackfield/config.yaml"), 0o666))
 	if a := n.run(env("ADD"), confWith(withPort)); a.code != codeConfig || !strings.Contains(a.all, "0666") {
 		t.Errorf("writable by all: code %d, %s", a.code, a.all)
 	}
 	n.write("/etc/jackfield/config.yaml", "vswitch: []\n")
-	must(t, os.Chmod(filepath.Join(n.dir, "etc/jackfield/config.yaml"), 0o644))
+	testkit.Must(t, os.Chmod(filepath.Join(n.dir, "etc/jackfield/config.yaml"), 0o644))
 	if a := n.run(env("ADD"), confWith(withPort)); a.code != codeConfig || !strings.Contains(a.all, "config.yaml:1:1") {
 		t.Errorf("invalid: code %d, %s", a.code, a.all)
 	}
@@ -144,7 +144,7 @@ func TestNodeConfigurationMustBeTrusted(t *testing.T) {
 func TestCopyStandsForMissingNodeConfiguration(t *testing.T) {
 	n := newNodeWithSwitch(t, nil)
 	file, at := filepath.Join(n.dir, config.DefaultPath), filepath.Join(n.dir, config.DefaultCopyPath)
-	must(t, os.Remove(file))
+	testkit.Must(t, os.Remove(file))
 	fails := func(what, conf string, code uint, texts ...string) {
 		t.Helper()
 		a := n.run(env("ADD"), conf)
@@ -155,24 +155,24 @@ func TestCopyStandsForMissingNodeConfiguration(t *testing.T) {
 		}
 	}
 	fails("neither", confWith(withPort), codeConfig, "is missing", config.DefaultPath, config.DefaultCopyPath)
-	must(t, config.WriteCopy(n.host, config.DefaultCopyPath, config.DefaultPath, []byte(nodeConfig)))
+	testkit.Must(t, config.WriteCopy(n.host, config.DefaultCopyPath, config.DefaultPath, []byte(nodeConfig)))
 	fails("copy", confWith(withPort), types.ErrTryAgainLater, "/db.sock")
 	fails("unknown switch", confWith(strings.Replace(withPort, "ovs0", "ovs1", 1)), codeConfig, config.DefaultCopyPath)
 	fails("policy", confWith(strings.Replace(withPort, "br0", "br1", 1)), codeConfig, config.DefaultCopyPath)
-	must(t, config.WriteCopy(n.host, config.DefaultCopyPath, config.DefaultPath, []byte(nodeConfig+"cni: {configFiles: [/etc/jackfield/other.yaml]}\n")))
+	testkit.Must(t, config.WriteCopy(n.host, config.DefaultCopyPath, config.DefaultPath, []byte(nodeConfig+"cni: {configFiles: [/etc/jackfield/other.yaml]}\n")))
 	fails("another file", confWith(withPort+`, "configFile": "/etc/jackfield/other.yaml"`), codeConfig, "create /etc/jackfield/other.yaml")
 	if a := n.run(env("STATUS"), confWith(withPort)); !strings.Contains(a.all, config.DefaultCopyPath) {
 		t.Errorf("STATUS: %s", a.all)
 	}
-	must(t, os.Chmod(at, 0o666))
+	testkit.Must(t, os.Chmod(at, 0o666))
 	fails("writable by all", confWith(withPort), codeConfig, "0666", config.DefaultCopyPath)
-	must(t, os.Chmod(at, 0o600))
+	testkit.Must(t, os.Chmod(at, 0o600))
 	if os.Geteuid() == 0 {
-		must(t, os.Chown(at, 65534, 65534))
+		testkit.Must(t, os.Chown(at, 65534, 65534))
 		fails("of another user", confWith(withPort), codeConfig, "65534", config.DefaultCopyPath)
-		must(t, os.Chown(at, 0, 0))
+		testkit.Must(t, os.Chown(at, 0, 0))
 	}
-	must(t, config.WriteCopy(n.host, config.DefaultCopyPath, "/etc/other.yaml", []byte(nodeConfig)))
+	testkit.Must(t, config.WriteCopy(n.host, config.DefaultCopyPath, "/etc/other.yaml", []byte(nodeConfig)))
 	fails("copy of another file", confWith(withPort), codeConfig, "is missing")
 	n.write(config.DefaultPath, "vswitches: []\n")
 	fails("the file exists", confWith(withPort), codeConfig, "vswitches of "+config.DefaultPath+" has none")
@@ -183,7 +183,7 @@ func TestTimeoutEndsHungIPAMPlugin(t *testing.T) {
 	n := newNodeWithSwitch(t, func(c net.Conn) { _, _ = io.Copy(io.Discard, c) })
 	for _, script := range []string{"exec sleep 600", "sleep 600"} {
 		n.write("/bin/hang", "#!/bin/sh\n"+script+"\n")
-		must(t, os.Chmod(filepath.Join(n.dir, "bin/hang"), 0o755))
+		testkit.Must(t, os.Chmod(filepath.Join(n.dir, "bin/hang"), 0o755))
 		a := n.run(env("ADD", "CNI_PATH="+filepath.Join(n.dir, "bin"), "PATH=/bin:/usr/bin"), confWith(withPort+`, "timeout": "3s", "ipam": {"type": "hang"}`))
 		if a.code != types.ErrTryAgainLater || !strings.Contains(a.all, "IPAM plugin hang timed out") {
 			t.Errorf("%s: code %d, %s", script, a.code, a.all)
@@ -199,8 +199,8 @@ func TestAddressOfHungIPAMPluginIsReleased(t *testing.T) {
 	n := newNodeWithSwitch(t, func(c net.Conn) { _, _ = io.Copy(io.Discard, c) })
 	lease := filepath.Join(n.dir, "lease")
 	n.write("/bin/hang", "#!/bin/sh\ncase $CNI_COMMAND in\nADD) touch "+lease+"; exec sleep 600;;\nDEL) rm -f "+lease+";;\nesac\n")
-	must(t, os.Chmod(filepath.Join(n.dir, "bin/hang"), 0o755))
-	released := busytest.Until(func() bool {
+	testkit.Must(t, os.Chmod(filepath.Join(n.dir, "bin/hang"), 0o755))
+	released := testkit.Until(func() bool {
 		a := n.run(env("ADD", "CNI_PATH="+filepath.Join(n.dir, "bin"), "PATH=/bin:/usr/bin"), confWith(withPort+`, "timeout": "3s", "ipam": {"type": "hang"}`))
 		if a.code != types.ErrTryAgainLater || !strings.Contains(a.all, "IPAM plugin hang timed out") {
 			t.Fatalf("code %d, %s", a.code, a.all)

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/jackfield/jackfield/internal/base/testkit"
 	"github.com/jackfield/jackfield/internal/port/attach"
 )
 
@@ -19,7 +20,7 @@ func TestDelIgnoresContentOfBrokenRecord(t *testing.T) {
 	name := recordFileName("fast", testID, "net1")
 	whole := func(n *node) string {
 		data, err := os.ReadFile(filepath.Join(n.dir, attach.DefaultStateDir, name))
-		must(t, err)
+		testkit.Must(t, err)
 		return string(data)
 	}
 	for what, spoil := range map[string]func(record string) string{
@@ -51,7 +52,7 @@ func TestDelIgnoresContentOfBrokenRecord(t *testing.T) {
 			if broken == whole(n) {
 				t.Fatalf("%s: the record is as it was", what)
 			}
-			must(t, os.WriteFile(filepath.Join(n.dir, attach.DefaultStateDir, name), []byte(broken), 0o600))
+			testkit.Must(t, os.WriteFile(filepath.Join(n.dir, attach.DefaultStateDir, name), []byte(broken), 0o600))
 			if a := n.run(env("CHECK", args), confWith(`, "prevResult": {"cniVersion": "1.1.0"}`)); a.code != codeIO || !strings.Contains(a.all, name) {
 				t.Errorf("%s: CHECK: code %d, %s", what, a.code, a.all)
 			}
@@ -83,7 +84,7 @@ func TestDelOfBrokenRecordRemovesNamedFile(t *testing.T) {
 	n := newNode(t)
 	conf := confWith(`, "capabilities": {"CNIDeviceInfoFile": true}, "runtimeConfig": {"CNIDeviceInfoFile": "/var/run/k8s.cni.cncf.io/devinfo/cni/` + infoName + `"}`)
 	n.mustRun(env("ADD"), conf)
-	must(t, os.Truncate(filepath.Join(n.dir, attach.DefaultStateDir, recordFileName("fast", testID, "net1")), 0))
+	testkit.Must(t, os.Truncate(filepath.Join(n.dir, attach.DefaultStateDir, recordFileName("fast", testID, "net1")), 0))
 	n.mustRun(env("DEL"), conf)
 	if left := n.files(); len(left) > 0 {
 		t.Errorf("left %q", left)
@@ -95,8 +96,8 @@ func TestDelDoesNotWaitForFIFO(t *testing.T) {
 	n := newNode(t)
 	n.mustRun(env("ADD"), confWith(""))
 	file := filepath.Join(n.dir, attach.DefaultStateDir, recordFileName("fast", testID, "net1"))
-	must(t, os.Remove(file))
-	must(t, unix.Mkfifo(file, 0o600))
+	testkit.Must(t, os.Remove(file))
+	testkit.Must(t, unix.Mkfifo(file, 0o600))
 	n.mustRun(env("DEL"), confWith(""))
 	if left := n.files(); len(left) > 0 {
 		t.Errorf("left %q", left)
@@ -169,7 +170,7 @@ ADD) touch `+lease+`; echo '{"ips": [{"address": "10.9.0.1/24"}]}';;
 DEL) [ "$CNI_CONTAINERID$CNI_IFNAME$CNI_ARGS" = "`+testID+`net1IgnoreUnknown=1;X=1" ] && rm `+lease+`;;
 esac
 `)
-		must(t, os.Chmod(filepath.Join(n.dir, "bin/lease"), 0o755))
+		testkit.Must(t, os.Chmod(filepath.Join(n.dir, "bin/lease"), 0o755))
 		path := "CNI_PATH=" + filepath.Join(n.dir, "bin")
 		n.mustRun(env("ADD", path, "PATH=/bin:/usr/bin", "CNI_ARGS=IgnoreUnknown=1;X=1"),
 			confWith(`, "ipam": {"type": "lease", "range": "a"}`))

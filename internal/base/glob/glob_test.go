@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackfield/jackfield/internal/base/busytest"
+	"github.com/jackfield/jackfield/internal/base/testkit"
 )
 
 func TestStarInNameMatchesAnyCharacters(t *testing.T) {
@@ -159,7 +159,7 @@ func TestMatchTimeIsBoundedForHostileNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := "/" + strings.Repeat("a", 4000)
-	busytest.Cheap(t, 100*5*time.Millisecond, func() {
+	testkit.Cheap(t, 100*5*time.Millisecond, func() {
 		for range 100 {
 			if g.Match(s) {
 				t.Fatal("matches")
@@ -185,7 +185,7 @@ func TestMatchTimeIsBoundedByBothLengths(t *testing.T) {
 		}
 		const matches = 20
 		most := time.Duration(matches*len(tc.pattern)*len(tc.s)) * 100 * time.Nanosecond
-		busytest.Cheap(t, most, func() {
+		testkit.Cheap(t, most, func() {
 			for range matches {
 				if g.Match("/" + tc.s) {
 					t.Fatalf("%q matches", tc.pattern)

@@ -18,7 +18,7 @@ import (
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/internal/base/busytest"
+	"github.com/jackfield/jackfield/internal/base/testkit"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 
@@ -78,7 +78,7 @@ func newUnifiedCgroup(t *testing.T) string {
 		}
 		t.Cleanup(func() {
 			// A process that has been waited for may still be leaving the cgroup.
-			if !busytest.Until(func() bool { err = os.Remove(dir); return !errors.Is(err, unix.EBUSY) }) || err != nil {
+			if !testkit.Until(func() bool { err = os.Remove(dir); return !errors.Is(err, unix.EBUSY) }) || err != nil {
 				t.Error(err)
 			}
 		})
@@ -214,7 +214,7 @@ func TestPrependedRulesAllowDeviceBelowScope(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() {
-			if !busytest.Until(func() bool { return !errors.Is(os.Remove(dir), unix.EBUSY) }) {
+			if !testkit.Until(func() bool { return !errors.Is(os.Remove(dir), unix.EBUSY) }) {
 				t.Errorf("cgroup %s is in use", dir)
 			}
 		})

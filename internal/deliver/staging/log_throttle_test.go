@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackfield/jackfield/internal/base/busytest"
+	"github.com/jackfield/jackfield/internal/base/testkit"
 	"github.com/jackfield/jackfield/internal/edit"
 )
 
@@ -71,7 +71,7 @@ func TestSocketClaimedLaterCannotFillLog(t *testing.T) {
 		for os.Rename(tmp, dir+"/a.sock") != nil { // a socket that is being rebound is busy
 		}
 		// However busy the machine is, there are more events than lines are allowed.
-		if i%30 == 0 && !busytest.Until(func() bool { return events() > seen }) {
+		if i%30 == 0 && !testkit.Until(func() bool { return events() > seen }) {
 			t.Fatal("a swapped socket is not rebound")
 		}
 	}

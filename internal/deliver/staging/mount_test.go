@@ -19,7 +19,7 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/internal/base/busytest"
+	"github.com/jackfield/jackfield/internal/base/testkit"
 	"github.com/jackfield/jackfield/internal/deliver/claims"
 	"github.com/jackfield/jackfield/internal/edit"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
@@ -163,7 +163,7 @@ func (n *node) listen(p, text string) *net.UnixListener {
 	n.t.Helper()
 	must(n.t, os.MkdirAll(filepath.Dir(n.path(p)), 0o755))
 	// While a socket is being rebound, the old socket is mounted on it.
-	for end := time.Now().Add(busytest.Hangs); errors.Is(os.Remove(n.path(p)), unix.EBUSY) && time.Now().Before(end); {
+	for end := time.Now().Add(testkit.Hangs); errors.Is(os.Remove(n.path(p)), unix.EBUSY) && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
 	}
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: n.path(p), Net: "unix"})
@@ -201,7 +201,7 @@ func (n *node) wantAnswer(path, want string) {
 	n.t.Helper()
 	var got string
 	var err error
-	for end := time.Now().Add(busytest.Hangs); time.Now().Before(end); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(testkit.Hangs); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		if got, err = readSocket(path); err == nil && got == want {
 			return
 		}
@@ -334,7 +334,7 @@ func TestSocketsAreListed(t *testing.T) {
 	want := func(state SocketState, rebinds int) PlacedSocket {
 		t.Helper()
 		var got []PlacedSocket
-		if !busytest.Until(func() bool {
+		if !testkit.Until(func() bool {
 			got = n.Sockets()
 			return len(got) == 1 && got[0].State == state && got[0].Rebinds == rebinds
 		}) {
@@ -570,7 +570,7 @@ func TestAwaitedSocketIsBoundOnceItExists(t *testing.T) {
 // waitUntil waits until a condition holds.
 func (n *node) waitUntil(condition func() bool, failure string) {
 	n.t.Helper()
-	if !busytest.Until(condition) {
+	if !testkit.Until(condition) {
 		n.t.Errorf("%s; failures: %v", failure, n.events.failures())
 	}
 }

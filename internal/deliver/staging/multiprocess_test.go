@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/internal/base/busytest"
+	"github.com/jackfield/jackfield/internal/base/testkit"
 	"github.com/jackfield/jackfield/internal/edit"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
@@ -40,7 +40,7 @@ func newSharedNode(t *testing.T) *node {
 // wantTracked waits until the rebinder tracks a number of containers.
 func (n *node) wantTracked(want int) {
 	n.t.Helper()
-	if !busytest.Until(func() bool { return len(n.TrackedContainers()) == want }) {
+	if !testkit.Until(func() bool { return len(n.TrackedContainers()) == want }) {
 		n.t.Fatalf("tracks %v, want %d; failures: %v", n.TrackedContainers(), want, n.events.failures())
 	}
 }

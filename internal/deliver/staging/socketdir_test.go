@@ -18,7 +18,7 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/internal/base/busytest"
+	"github.com/jackfield/jackfield/internal/base/testkit"
 	"github.com/jackfield/jackfield/internal/deliver/claims"
 	"github.com/jackfield/jackfield/internal/edit"
 )
@@ -393,7 +393,7 @@ func TestSocketsStayClaimedForContainerCreatedDuringRemoval(t *testing.T) {
 	must(t, err)
 	removed, recorded, created := make(chan error), make(chan bool), make(chan error)
 	go func() { removed <- hook.RemoveContainer("s1", "c1") }()
-	if !busytest.Until(func() bool { return !exists(hook.recordFile("s1", "c1")) }) {
+	if !testkit.Until(func() bool { return !exists(hook.recordFile("s1", "c1")) }) {
 		t.Fatal("the first container's record is not removed")
 	}
 	go func() {

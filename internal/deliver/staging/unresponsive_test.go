@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/internal/base/busytest"
+	"github.com/jackfield/jackfield/internal/base/testkit"
 	"github.com/jackfield/jackfield/internal/edit"
 )
 
@@ -49,7 +49,7 @@ func (n *node) wantEnd(what string, work func() error) {
 		if err != nil {
 			n.t.Errorf("%s: %v", what, err)
 		}
-	case <-time.After(busytest.Hangs):
+	case <-time.After(testkit.Hangs):
 		n.t.Fatalf("%s: waits for the file system", what)
 	}
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	rspec "github.com/opencontainers/runtime-spec/specs-go"
 
-	"github.com/jackfield/jackfield/internal/base/busytest"
+	"github.com/jackfield/jackfield/internal/base/testkit"
 	"github.com/jackfield/jackfield/internal/edit"
 )
 
@@ -390,7 +390,7 @@ func TestTimeOfApplyIsProportionalToTheEdits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	busytest.Cheap(t, 30*time.Second, func() {
+	testkit.Cheap(t, 30*time.Second, func() {
 		text, err := c.Apply(set)
 		if err != nil {
 			t.Fatal(err)

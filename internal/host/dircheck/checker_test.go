@@ -9,7 +9,7 @@ import (
 
 	"github.com/containerd/errdefs"
 
-	"github.com/jackfield/jackfield/internal/base/busytest"
+	"github.com/jackfield/jackfield/internal/base/testkit"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 
@@ -32,7 +32,7 @@ func TestDirectoryIsUnresponsiveWhileItsCheckHangs(t *testing.T) {
 	c.mu.Lock()
 	hangs := c.byPath["/hangs"]
 	c.mu.Unlock()
-	if !busytest.Until(func() bool { // its real check has ended
+	if !testkit.Until(func() bool { // its real check has ended
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		return !hangs.checking
@@ -89,7 +89,7 @@ func TestReportsComeInOrder(t *testing.T) {
 	began := make(chan struct{})
 	go func() { close(began); c.markUnresponsive(d, time.Now()) }()
 	<-began
-	if !busytest.Until(func() bool {
+	if !testkit.Until(func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		return !d.Since.IsZero()

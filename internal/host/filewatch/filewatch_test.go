@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/jackfield/jackfield/internal/base/busytest"
+	"github.com/jackfield/jackfield/internal/base/testkit"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 
@@ -50,7 +50,7 @@ func TestEachChangeIsReported(t *testing.T) {
 		if err := step.change(); err != nil {
 			t.Fatal(err)
 		}
-		if !busytest.Until(func() bool { return calls.Load() > before }) {
+		if !testkit.Until(func() bool { return calls.Load() > before }) {
 			t.Errorf("%s: not reported", step.name)
 		}
 	}

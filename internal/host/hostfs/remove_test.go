@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/jackfield/jackfield/internal/base/testkit"
 )
 
 // openTempDir creates and opens a directory.
@@ -18,7 +20,7 @@ func openTempDir(t *testing.T) (*os.File, string) {
 	t.Helper()
 	dir := t.TempDir()
 	f, err := os.Open(dir)
-	must(t, err)
+	testkit.Must(t, err)
 	t.Cleanup(func() { f.Close() })
 	return f, dir
 }
@@ -27,15 +29,15 @@ func openTempDir(t *testing.T) (*os.File, string) {
 func makeNestedDirs(t *testing.T, dirfd int, name string, levels int) {
 	t.Helper()
 	at, err := unix.Dup(dirfd)
-	must(t, err)
+	testkit.Must(t, err)
 	for range levels {
-		must(t, unix.Mkdirat(at, name, 0o755))
+		testkit.Must(t, unix.Mkdirat(at, name, 0o755))
 		next, err := unix.Openat(at, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-		must(t, err)
+		testkit.Must(t, err)
 		unix.Close(at)
 		at, name = next, "d"
 		file, err := unix.Openat(at, "file", unix.O_CREAT|unix.O_WRONLY|unix.O_CLOEXEC, 0o600)
-		must(t, err)
+		testkit.Must(t, err)
 		unix.Close(file)
 	}
 	unix.Close(at)
@@ -47,18 +49,18 @@ const deepTree = "JACKFIELD_TEST_DEEP_TREE"
 func TestRemoveTreeOfAnyDepth(t *testing.T) {
 	if dir := os.Getenv(deepTree); dir != "" {
 		limit := unix.Rlimit{Cur: 24, Max: 24}
-		must(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &limit))
+		testkit.Must(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &limit))
 		f, err := os.Open(dir)
-		must(t, err)
+		testkit.Must(t, err)
 		defer f.Close() // keeps f open: the garbage collector would close it
-		must(t, RemoveTreeAt(int(f.Fd()), "tree"))
+		testkit.Must(t, RemoveTreeAt(int(f.Fd()), "tree"))
 		return
 	}
 	f, dir := openTempDir(t)
 	t.Cleanup(func() { _ = RemoveTreeAt(int(f.Fd()), "tree") }) // the removal by package testing fails on so many levels
 	makeNestedDirs(t, int(f.Fd()), "tree", 5000)
 	for i := range 40 { // and many directories beside each other
-		must(t, os.MkdirAll(filepath.Join(dir, "tree", fmt.Sprint("w", i), "x/y/z"), 0o755))
+		testkit.Must(t, os.MkdirAll(filepath.Join(dir, "tree", fmt.Sprint("w", i), "x/y/z"), 0o755))
 	}
 	cmd := exec.Command(os.Args[0], "-test.run=^TestRemoveTreeOfAnyDepth$", "-test.count=1")
 	cmd.Env = append(os.Environ(), deepTree+"="+dir)
@@ -72,11 +74,11 @@ func TestRemoveTreeOfAnyDepth(t *testing.T) {
 
 func TestRemoveTreeFollowsNoSymlink(t *testing.T) {
 	f, dir := openTempDir(t)
-	must(t, os.MkdirAll(filepath.Join(dir, "outside/sub"), 0o755))
-	must(t, os.WriteFile(filepath.Join(dir, "outside/sub/file"), nil, 0o600))
-	must(t, os.MkdirAll(filepath.Join(dir, "tree/a/b"), 0o755))
+	testkit.Must(t, os.MkdirAll(filepath.Join(dir, "outside/sub"), 0o755))
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, "outside/sub/file"), nil, 0o600))
+	testkit.Must(t, os.MkdirAll(filepath.Join(dir, "tree/a/b"), 0o755))
 	for _, link := range []string{"link", "tree/link", "tree/a/link", "tree/a/b/link"} {
-		must(t, os.Symlink(filepath.Join(dir, "outside"), filepath.Join(dir, link)))
+		testkit.Must(t, os.Symlink(filepath.Join(dir, "outside"), filepath.Join(dir, link)))
 	}
 	for _, name := range []string{"tree", "link", "missing"} {
 		if err := RemoveTreeAt(int(f.Fd()), name); err != nil {
@@ -101,10 +103,10 @@ func TestRemoveTreeEntersNoMount(t *testing.T) {
 	}
 	f, dir := openTempDir(t)
 	at := filepath.Join(dir, "tree/a/b/mounted")
-	must(t, os.MkdirAll(at, 0o755))
-	must(t, os.MkdirAll(filepath.Join(dir, "tree/c/d"), 0o755))
-	must(t, os.WriteFile(filepath.Join(dir, "tree/a/b/file"), nil, 0o600))
-	must(t, unix.Mount("test", at, "tmpfs", 0, ""))
+	testkit.Must(t, os.MkdirAll(at, 0o755))
+	testkit.Must(t, os.MkdirAll(filepath.Join(dir, "tree/c/d"), 0o755))
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, "tree/a/b/file"), nil, 0o600))
+	testkit.Must(t, unix.Mount("test", at, "tmpfs", 0, ""))
 	t.Cleanup(func() {
 		mounts, _ := Mounts()
 		for _, m := range mounts {
@@ -114,13 +116,14 @@ func TestRemoveTreeEntersNoMount(t *testing.T) {
 		}
 	})
 	inside, err := os.Create(filepath.Join(at, "precious"))
-	must(t, err)
+	testkit.Must(t, err)
 	defer inside.Close()
 	if err := RemoveTreeAt(int(f.Fd()), "tree"); !errors.Is(err, unix.EBUSY) {
 		t.Errorf("RemoveTreeAt of a tree with a mount: %v, want EBUSY", err)
 	}
 	var st unix.Stat_t
-	if must(t, unix.Fstat(int(inside.Fd()), &st)); st.Nlink != 1 {
+	testkit.Must(t, unix.Fstat(int(inside.Fd()), &st))
+	if st.Nlink != 1 {
 		t.Error("a file in the mounted file system was removed")
 	}
 	if _, err := os.Lstat(filepath.Join(dir, "tree/c")); err == nil {
@@ -128,9 +131,9 @@ func TestRemoveTreeEntersNoMount(t *testing.T) {
 	}
 	// The same holds for a mount at the top of the tree.
 	top := filepath.Join(dir, "top")
-	must(t, os.Mkdir(top, 0o755))
-	must(t, unix.Mount("test", top, "tmpfs", 0, ""))
-	must(t, os.WriteFile(filepath.Join(top, "precious"), nil, 0o600))
+	testkit.Must(t, os.Mkdir(top, 0o755))
+	testkit.Must(t, unix.Mount("test", top, "tmpfs", 0, ""))
+	testkit.Must(t, os.WriteFile(filepath.Join(top, "precious"), nil, 0o600))
 	if err := RemoveTreeAt(int(f.Fd()), "top"); !errors.Is(err, unix.EBUSY) {
 		t.Errorf("RemoveTreeAt of a mount: %v, want EBUSY", err)
 	}
@@ -142,15 +145,15 @@ func TestRemoveTreeEntersNoMount(t *testing.T) {
 // A symlink that replaces a directory between two checks is not followed.
 func TestOpenForRemovalFollowsNoSymlink(t *testing.T) {
 	dir := t.TempDir()
-	must(t, os.Mkdir(filepath.Join(dir, "neighbour"), 0o755))
-	must(t, os.Symlink("neighbour", filepath.Join(dir, "link")))
+	testkit.Must(t, os.Mkdir(filepath.Join(dir, "neighbour"), 0o755))
+	testkit.Must(t, os.Symlink("neighbour", filepath.Join(dir, "link")))
 	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	must(t, err)
+	testkit.Must(t, err)
 	defer unix.Close(fd)
 	if f, err := openForRemoval(fd, "link"); !errors.Is(err, unix.ELOOP) {
 		t.Errorf("got %v, %v; want ELOOP", f, err)
 	}
 	f, err := openForRemoval(fd, "neighbour")
-	must(t, err)
-	must(t, f.Close())
+	testkit.Must(t, err)
+	testkit.Must(t, f.Close())
 }

@@ -13,30 +13,23 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/internal/base/busytest"
+	"github.com/jackfield/jackfield/internal/base/testkit"
 )
 
 func newTree(t *testing.T) (Root, string) {
 	t.Helper()
 	dir := t.TempDir()
 	for _, d := range []string{"etc", "run/vsw/pod", "sys/a/b"} {
-		must(t, os.MkdirAll(filepath.Join(dir, d), 0o755))
+		testkit.Must(t, os.MkdirAll(filepath.Join(dir, d), 0o755))
 	}
-	must(t, os.WriteFile(filepath.Join(dir, "etc/f"), []byte("inside"), 0o644))
-	must(t, os.Symlink("/etc/f", filepath.Join(dir, "run/vsw/abs")))
-	must(t, os.Symlink("../../../../../../etc/f", filepath.Join(dir, "run/vsw/up")))
-	must(t, os.Symlink("/run", filepath.Join(dir, "varrun")))
-	must(t, os.Symlink("loop", filepath.Join(dir, "loop")))
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, "etc/f"), []byte("inside"), 0o644))
+	testkit.Must(t, os.Symlink("/etc/f", filepath.Join(dir, "run/vsw/abs")))
+	testkit.Must(t, os.Symlink("../../../../../../etc/f", filepath.Join(dir, "run/vsw/up")))
+	testkit.Must(t, os.Symlink("/run", filepath.Join(dir, "varrun")))
+	testkit.Must(t, os.Symlink("loop", filepath.Join(dir, "loop")))
 	r, err := New(dir)
-	must(t, err)
+	testkit.Must(t, err)
 	return r, dir
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 func TestSymlinksStayInsideTheRoot(t *testing.T) {
@@ -60,9 +53,9 @@ func TestSymlinksStayInsideTheRoot(t *testing.T) {
 
 func TestOpenBeneathFollowsNoSymlink(t *testing.T) {
 	r, dir := newTree(t)
-	must(t, os.WriteFile(filepath.Join(dir, "run/vsw/pod/s"), nil, 0o644))
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, "run/vsw/pod/s"), nil, 0o644))
 	f, err := r.OpenBeneath("/varrun/vsw", "pod/s", unix.O_PATH)
-	must(t, err)
+	testkit.Must(t, err)
 	f.Close()
 	for _, rel := range []string{"abs", "up", "../../etc/f", "/etc/f", "pod/../../../etc/f", "a\x00b"} {
 		f, err := r.OpenBeneath("/run/vsw", rel, unix.O_PATH)
@@ -82,13 +75,13 @@ func TestOpenBeneathFollowsNoSymlink(t *testing.T) {
 // symlinks could redirect to a neighbour's files.
 func TestOpenBeneathFollowsNoSymlinkToNeighbour(t *testing.T) {
 	r, dir := newTree(t)
-	must(t, os.MkdirAll(filepath.Join(dir, "run/vsw/neighbour"), 0o755))
-	must(t, os.WriteFile(filepath.Join(dir, "run/vsw/neighbour/s"), nil, 0o644))
-	must(t, os.Symlink("../neighbour/s", filepath.Join(dir, "run/vsw/pod/file")))
-	must(t, os.Symlink("../neighbour", filepath.Join(dir, "run/vsw/pod/dir")))
-	must(t, os.Symlink("../pod", filepath.Join(dir, "run/vsw/pod/self")))
+	testkit.Must(t, os.MkdirAll(filepath.Join(dir, "run/vsw/neighbour"), 0o755))
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, "run/vsw/neighbour/s"), nil, 0o644))
+	testkit.Must(t, os.Symlink("../neighbour/s", filepath.Join(dir, "run/vsw/pod/file")))
+	testkit.Must(t, os.Symlink("../neighbour", filepath.Join(dir, "run/vsw/pod/dir")))
+	testkit.Must(t, os.Symlink("../pod", filepath.Join(dir, "run/vsw/pod/self")))
 	at, err := r.Open("/run/vsw", unix.O_PATH|unix.O_DIRECTORY)
-	must(t, err)
+	testkit.Must(t, err)
 	defer at.Close()
 	for _, rel := range []string{"pod/file", "pod/dir", "pod/dir/s", "pod/self/../neighbour/s"} {
 		for _, flags := range []int{unix.O_PATH, unix.O_RDONLY} {
@@ -101,17 +94,17 @@ func TestOpenBeneathFollowsNoSymlinkToNeighbour(t *testing.T) {
 		}
 	}
 	f, err := r.OpenBeneath("/run/vsw", "neighbour/s", unix.O_RDONLY)
-	must(t, err)
+	testkit.Must(t, err)
 	f.Close()
 }
 
 // OpenNoSymlinks refuses every symlink, including one that stays inside the root.
 func TestOpenNoSymlinksRefusesEverySymlink(t *testing.T) {
 	r, dir := newTree(t)
-	must(t, os.WriteFile(filepath.Join(dir, "run/vsw/pod/s"), nil, 0o644))
-	must(t, os.Symlink("pod", filepath.Join(dir, "run/vsw/near")))
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, "run/vsw/pod/s"), nil, 0o644))
+	testkit.Must(t, os.Symlink("pod", filepath.Join(dir, "run/vsw/near")))
 	fd, err := r.OpenNoSymlinks("/run/vsw/pod/s", unix.O_PATH)
-	must(t, err)
+	testkit.Must(t, err)
 	unix.Close(fd)
 	for _, p := range []string{"/varrun/vsw/pod/s", "/run/vsw/near", "/run/vsw/near/s", "/run/vsw/abs"} {
 		if fd, err := r.OpenNoSymlinks(p, unix.O_PATH); !errdefs.IsPermissionDenied(err) || !strings.Contains(err.Error(), "symlink") {
@@ -131,7 +124,7 @@ func TestOpenFollowsNoMagicLink(t *testing.T) {
 
 func TestStatNoSymlinksRefusesEverySymlink(t *testing.T) {
 	r, dir := newTree(t)
-	must(t, os.WriteFile(filepath.Join(dir, "run/vsw/pod/s"), nil, 0o644))
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, "run/vsw/pod/s"), nil, 0o644))
 	if st, err := r.StatNoSymlinks("/run/vsw/pod/s"); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
 		t.Errorf("got %+v, %v", st, err)
 	}
@@ -147,13 +140,13 @@ func TestStatNoSymlinksRefusesEverySymlink(t *testing.T) {
 
 func TestReadFileNeverBlocksAndIsBounded(t *testing.T) {
 	r, dir := newTree(t)
-	must(t, unix.Mkfifo(filepath.Join(dir, "fifo"), 0o644))
+	testkit.Must(t, unix.Mkfifo(filepath.Join(dir, "fifo"), 0o644))
 	big, err := os.Create(filepath.Join(dir, "big"))
-	must(t, err)
-	must(t, big.Truncate(1<<30))
+	testkit.Must(t, err)
+	testkit.Must(t, big.Truncate(1<<30))
 	big.Close()
-	must(t, os.WriteFile(filepath.Join(dir, "exact"), []byte(strings.Repeat("x", 4096)), 0o644))
-	busytest.Cheap(t, 5*time.Second, func() {
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, "exact"), []byte(strings.Repeat("x", 4096)), 0o644))
+	testkit.Cheap(t, 5*time.Second, func() {
 		for _, p := range []string{"/fifo", "/big", "/etc"} {
 			if _, err := r.ReadFile(p, 1<<20); !errdefs.IsInvalidArgument(err) {
 				t.Errorf("ReadFile(%q) = %v; want invalid argument", p, err)
@@ -200,7 +193,7 @@ func TestErrorsAreSentinelAndErrno(t *testing.T) {
 func TestDirectoriesAndSymlinksStayInRoot(t *testing.T) {
 	r, dir := newTree(t)
 	names, err := r.ReadDir("/run/vsw", 10)
-	must(t, err)
+	testkit.Must(t, err)
 	if got := strings.Join(names, " "); got != "abs pod up" {
 		t.Errorf("ReadDir = %q", got)
 	}
@@ -211,7 +204,7 @@ func TestDirectoriesAndSymlinksStayInRoot(t *testing.T) {
 		t.Errorf("Readlink = %q, %v", to, err)
 	}
 	st, err := r.Lstat("/run/vsw/abs")
-	must(t, err)
+	testkit.Must(t, err)
 	if st.Mode&unix.S_IFMT != unix.S_IFLNK {
 		t.Errorf("Lstat returns a %s, want a symlink", TypeName(st.Mode))
 	}

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/jackfield/jackfield/internal/base/testkit"
 )
 
 // ReplaceAt writes the whole file, with its mode under any umask. It replaces a symlink instead of following it, and
@@ -87,14 +89,14 @@ func TestReplaceAtReplacesWholeFile(t *testing.T) {
 func TestReplaceAtRefusesExistingTemporaryFile(t *testing.T) {
 	dir := t.TempDir()
 	f, err := os.Open(dir)
-	must(t, err)
+	testkit.Must(t, err)
 	defer f.Close()
 	randomNumber = func() uint64 { return 1 }
 	t.Cleanup(func() { randomNumber = rand.Uint64 })
 	tmp, theirs := filepath.Join(dir, ".jackfield-1.tmp"), filepath.Join(dir, "theirs")
-	must(t, os.WriteFile(theirs, []byte("theirs"), 0o666))
+	testkit.Must(t, os.WriteFile(theirs, []byte("theirs"), 0o666))
 	for _, link := range []func(old, new string) error{os.Link, os.Symlink} {
-		must(t, link(theirs, tmp))
+		testkit.Must(t, link(theirs, tmp))
 		if err := ReplaceAt(int(f.Fd()), "name", []byte("ours"), Own(0o600)); !errors.Is(err, unix.EEXIST) {
 			t.Errorf("got %v, want EEXIST", err)
 		}
@@ -104,6 +106,6 @@ func TestReplaceAtRefusesExistingTemporaryFile(t *testing.T) {
 		if st, err := os.Lstat(filepath.Join(dir, "name")); err == nil {
 			t.Errorf("the existing file was renamed: %v", st.Mode())
 		}
-		must(t, os.Remove(tmp))
+		testkit.Must(t, os.Remove(tmp))
 	}
 }

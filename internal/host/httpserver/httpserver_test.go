@@ -16,6 +16,8 @@ import (
 
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
+
+	"github.com/jackfield/jackfield/internal/base/testkit"
 )
 
 // A client that keeps connections open does not block others: the kubelet kills a plugin whose
@@ -32,7 +34,7 @@ func TestIdleConnectionsDoNotBlockNewOnes(t *testing.T) {
 	defer s.Close()
 	s.Wait()
 	ask := func(c net.Conn) error {
-		check(t, c.SetDeadline(time.Now().Add(10*time.Second)))
+		testkit.Must(t, c.SetDeadline(time.Now().Add(10*time.Second)))
 		if _, err := io.WriteString(c, "GET /healthz HTTP/1.1\r\nHost: jackfield\r\n\r\n"); err != nil {
 			return err
 		}
@@ -49,7 +51,7 @@ func TestIdleConnectionsDoNotBlockNewOnes(t *testing.T) {
 	var held []net.Conn
 	for i := range 3 * most {
 		c, err := net.Dial("unix", path)
-		check(t, err)
+		testkit.Must(t, err)
 		defer c.Close()
 		if err := ask(c); err != nil {
 			t.Fatalf("connection %d beside %d that are kept: %v", i, len(held), err)
@@ -69,19 +71,19 @@ func TestIdleConnectionsDoNotBlockNewOnes(t *testing.T) {
 func TestListenAtLongSocketPath(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), strings.Repeat("d", 200))
 	l, err := ListenUnix(filepath.Join(dir, "status.sock"))
-	check(t, err)
+	testkit.Must(t, err)
 	go func() {
 		if c, err := l.Accept(); err == nil {
 			c.Close()
 		}
 	}()
 	fd, err := unix.Open(dir, unix.O_PATH, 0)
-	check(t, err)
+	testkit.Must(t, err)
 	defer unix.Close(fd)
 	c, err := net.Dial("unix", fmt.Sprintf("/proc/self/fd/%d/status.sock", fd))
-	check(t, err)
-	check(t, c.Close())
-	check(t, l.Close())
+	testkit.Must(t, err)
+	testkit.Must(t, c.Close())
+	testkit.Must(t, l.Close())
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 		t.Errorf("left in the directory: %v, %v", left, err)
 	}
@@ -90,7 +92,7 @@ func TestListenAtLongSocketPath(t *testing.T) {
 // A file in the place of a socket is an error with a sentinel, and stays.
 func TestListenKeepsFileInPlaceOfSocket(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
-	check(t, os.WriteFile(file, []byte("content"), 0o600))
+	testkit.Must(t, os.WriteFile(file, []byte("content"), 0o600))
 	if _, err := ListenUnix(file); !errdefs.IsAlreadyExists(err) {
 		t.Errorf("found %v, want that a file exists", err)
 	}
@@ -103,11 +105,11 @@ func TestListenKeepsFileInPlaceOfSocket(t *testing.T) {
 func TestListenKeepsSocketOfLiveListener(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	first, err := ListenUnix(path)
-	check(t, err)
+	testkit.Must(t, err)
 	if l, err := ListenUnix(path); !errdefs.IsAlreadyExists(err) {
 		t.Errorf("a second listener: %v, %v", l, err)
 	}
-	check(t, os.Remove(path))
+	testkit.Must(t, os.Remove(path))
 	lost := make(chan error, 1)
 	go func() {
 		for {
@@ -120,20 +122,13 @@ func TestListenKeepsSocketOfLiveListener(t *testing.T) {
 		}
 	}()
 	second, err := ListenUnix(path)
-	check(t, err)
+	testkit.Must(t, err)
 	if err := <-lost; !errdefs.IsNotFound(err) {
 		t.Errorf("the first listener, whose socket was replaced: %v", err)
 	}
-	check(t, first.Close())
+	testkit.Must(t, first.Close())
 	if _, err := os.Lstat(path); err != nil {
 		t.Errorf("the first listener removed the socket of the second: %v", err)
 	}
-	check(t, second.Close())
-}
-
-func check(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, second.Close())
 }

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/internal/base/busytest"
+	"github.com/jackfield/jackfield/internal/base/testkit"
 )
 
 // With --least-privilege every thread has the four capabilities and cannot get others. The plugin is
@@ -33,7 +33,7 @@ func TestLeastPrivilegeIsForEveryThread(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), busytest.Hangs)
+	ctx, cancel := context.WithTimeout(t.Context(), testkit.Hangs)
 	defer cancel()
 	var log strings.Builder
 	cmd := exec.CommandContext(ctx, bin, "--least-privilege", "--root", t.TempDir(), "--nri-socket", filepath.Join(t.TempDir(), "nri.sock"))

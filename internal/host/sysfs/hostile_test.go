@@ -13,8 +13,8 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/internal/base/busytest"
 	"github.com/jackfield/jackfield/internal/base/diag"
+	"github.com/jackfield/jackfield/internal/base/testkit"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/internal/host/sysfs"
 	"github.com/jackfield/jackfield/internal/host/sysfstest"
@@ -138,7 +138,7 @@ func TestFaultySysfsHasGoldenMessages(t *testing.T) {
 			}
 			must(t, c.breakIt(tree))
 			var err error
-			busytest.Cheap(t, time.Second, func() { err = c.lookUp(tree.Root()) })
+			testkit.Cheap(t, time.Second, func() { err = c.lookUp(tree.Root()) })
 			if !errors.Is(err, c.sentinel) {
 				t.Fatalf("error is %v, want %v", err, c.sentinel)
 			}

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/jackfield/jackfield/internal/base/testkit"
 )
 
 // watchDir adds a directory to a queue.
@@ -39,13 +41,6 @@ func newQueue(t *testing.T) *Queue {
 	return q
 }
 
-func must(t *testing.T, errs ...error) {
-	t.Helper()
-	if err := errors.Join(errs...); err != nil {
-		t.Fatal(err)
-	}
-}
-
 func TestDrainReportsEveryChangeBeforeIt(t *testing.T) {
 	dir := t.TempDir()
 	file, other := filepath.Join(dir, "a.json"), filepath.Join(dir, "b.json")
@@ -65,7 +60,7 @@ func TestDrainReportsEveryChangeBeforeIt(t *testing.T) {
 	} {
 		q := newQueue(t)
 		id := watchDir(t, q, dir, c.mask)
-		must(t, c.change())
+		testkit.Must(t, c.change())
 		for i := range c.want {
 			c.want[i].Dir = id
 		}
@@ -81,9 +76,9 @@ func TestDrainReportsEveryChangeBeforeIt(t *testing.T) {
 func TestDirectoryThatIsRemovedOrMovedIsLost(t *testing.T) {
 	q, parent := newQueue(t), t.TempDir()
 	removed, moved, kept := filepath.Join(parent, "removed"), filepath.Join(parent, "moved"), filepath.Join(parent, "kept")
-	must(t, os.Mkdir(removed, 0o755), os.Mkdir(moved, 0o755), os.Mkdir(kept, 0o755))
+	testkit.Must(t, os.Mkdir(removed, 0o755), os.Mkdir(moved, 0o755), os.Mkdir(kept, 0o755))
 	ids := []int{watchDir(t, q, removed, Names), watchDir(t, q, moved, Names), watchDir(t, q, kept, Names)}
-	must(t, os.Remove(removed), os.Rename(moved, moved+".old"))
+	testkit.Must(t, os.Remove(removed), os.Rename(moved, moved+".old"))
 	lost, ended := map[int]bool{}, map[int]bool{}
 	for _, ev := range drain(q) {
 		lost[ev.Dir] = lost[ev.Dir] || ev.Lost
@@ -107,7 +102,7 @@ func TestOneDirectoryHasOneID(t *testing.T) {
 
 func TestOverflowConcernsAllDirectories(t *testing.T) {
 	text, err := os.ReadFile("/proc/sys/fs/inotify/max_queued_events")
-	must(t, err)
+	testkit.Must(t, err)
 	var limit int
 	if _, err := fmt.Sscan(string(text), &limit); err != nil || limit > 1<<17 {
 		t.Skipf("the queue holds %d events", limit)
@@ -115,15 +110,15 @@ func TestOverflowConcernsAllDirectories(t *testing.T) {
 	q, dir := newQueue(t), t.TempDir()
 	watchDir(t, q, dir, Names)
 	a, b := filepath.Join(dir, "a"), filepath.Join(dir, "b")
-	must(t, os.WriteFile(a, nil, 0o644))
+	testkit.Must(t, os.WriteFile(a, nil, 0o644))
 	for range limit/4 + 2 {
-		must(t, os.Rename(a, b), os.Rename(b, a))
+		testkit.Must(t, os.Rename(a, b), os.Rename(b, a))
 	}
 	events := drain(q)
 	if last := events[len(events)-1]; last != (Event{Dir: AllDirs, Lost: true}) {
 		t.Errorf("the last of %d events is %+v, want an overflow", len(events), last)
 	}
-	must(t, os.Remove(a))
+	testkit.Must(t, os.Remove(a))
 	if len(drain(q)) == 0 {
 		t.Error("nothing is reported after an overflow")
 	}
@@ -158,7 +153,7 @@ func TestQueueIsUnusableAfterClose(t *testing.T) {
 	drain(q) // before the first Add
 	q.Remove(1)
 	watchDir(t, q, dir, Names)
-	must(t, os.WriteFile(filepath.Join(dir, "a"), nil, 0o644), q.Close(), q.Close())
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, "a"), nil, 0o644), q.Close(), q.Close())
 	if _, err := q.Add(0, Names); !errors.Is(err, os.ErrClosed) {
 		t.Errorf("Add: %v, want os.ErrClosed", err)
 	}
@@ -174,7 +169,7 @@ func TestRemovedWatchReportsNothing(t *testing.T) {
 	q.Remove(id)
 	q.Remove(id)
 	drain(q) // the end of the watch
-	must(t, os.WriteFile(filepath.Join(dir, "a"), nil, 0o644))
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, "a"), nil, 0o644))
 	if got := drain(q); len(got) > 0 {
 		t.Errorf("got %+v", got)
 	}
@@ -183,7 +178,7 @@ func TestRemovedWatchReportsNothing(t *testing.T) {
 func TestFileIsNoDirectory(t *testing.T) {
 	q := newQueue(t)
 	f, err := os.CreateTemp(t.TempDir(), "")
-	must(t, err)
+	testkit.Must(t, err)
 	defer f.Close()
 	if _, err := q.Add(int(f.Fd()), Names); !errors.Is(err, unix.ENOTDIR) {
 		t.Errorf("got %v, want ENOTDIR", err)

@@ -13,7 +13,7 @@ import (
 
 	"github.com/containerd/errdefs"
 
-	"github.com/jackfield/jackfield/internal/base/busytest"
+	"github.com/jackfield/jackfield/internal/base/testkit"
 	"github.com/jackfield/jackfield/internal/config"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/internal/port/vswitch"
@@ -52,7 +52,7 @@ func TestDriverOfOpenVSwitchFindsSocketsBelowRoot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), busytest.Hangs)
+	ctx, cancel := context.WithTimeout(t.Context(), testkit.Hangs)
 	defer cancel()
 	if _, err := driver.Ensure(ctx, port); !errdefs.IsAlreadyExists(err) || !strings.Contains(err.Error(), "is not a socket") {
 		t.Errorf("a file is at the path of the port's socket: %v", err)

@@ -14,7 +14,7 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/jackfield/jackfield/internal/base/busytest"
+	"github.com/jackfield/jackfield/internal/base/testkit"
 )
 
 // People read the messages in "kubectl describe pod", so review the golden file as text.
@@ -172,7 +172,7 @@ func TestHostileValuesAreCheap(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var err error
-			busytest.Cheap(t, 2*time.Second, func() { _, err = Parse(map[string]string{DevicesKey: value}, "app") })
+			testkit.Cheap(t, 2*time.Second, func() { _, err = Parse(map[string]string{DevicesKey: value}, "app") })
 			if err == nil {
 				t.Error("no error")
 			}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/containerd/errdefs"
 
+	"github.com/jackfield/jackfield/internal/base/testkit"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
 
@@ -64,7 +65,7 @@ func TestAllocatedDevicesWithoutNetworkAreFound(t *testing.T) {
 				n.allocate(tc.kubelet...)
 			}
 			as, err := n.newFinder().findAllocated(t.Context(), newQuery(tc.env...))
-			check(t, err)
+			testkit.Must(t, err)
 			var got []string
 			noted := tc.note == ""
 			for _, a := range as {
@@ -98,7 +99,7 @@ func TestForgedVariableIsConflict(t *testing.T) {
 			n := newNode(t)
 			n.allocate(tc.kubelet...)
 			as, err := n.newFinder().findAllocated(t.Context(), newQuery("PCIDEVICE_X="+devA))
-			check(t, err)
+			testkit.Must(t, err)
 			for _, a := range as {
 				if a.DeviceID == devB {
 					continue
@@ -203,7 +204,7 @@ func TestResourceHasAllocatedDevices(t *testing.T) {
 				}
 				return
 			}
-			check(t, err)
+			testkit.Must(t, err)
 			var got []string
 			for _, a := range as {
 				if a.Err != nil || a.Owner != OwnedHere || a.Resource != tc.resource {
@@ -220,7 +221,7 @@ func TestResourceHasAllocatedDevices(t *testing.T) {
 	n := newNode(t)
 	n.allocate("c1: intel.com/vf=port-7," + devA)
 	as, err := n.newFinder().Search(t.Context(), newQuery()).Resource(vf, "")
-	check(t, err)
+	testkit.Must(t, err)
 	if len(as) != 2 || as[0].DeviceID != "port-7" || !errdefs.IsNotFound(as[0].Err) && !errdefs.IsNotFound(as[1].Err) {
 		t.Errorf("got %+v", as)
 	}

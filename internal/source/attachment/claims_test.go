@@ -10,6 +10,7 @@ import (
 
 	"github.com/containerd/errdefs"
 
+	"github.com/jackfield/jackfield/internal/base/testkit"
 	"github.com/jackfield/jackfield/internal/source/kubelet/allocation"
 )
 
@@ -82,7 +83,7 @@ func TestMetadataSaysWhichNetworkClaimIs(t *testing.T) {
 	f := n.newFinder()
 	attached, allocated, err := f.Search(t.Context(), n.claimQuery(file)).Find()
 	a := wantOneAttachment(t, attached, err)
-	check(t, a.Err)
+	testkit.Must(t, a.Err)
 	want := &ClaimedDevice{Namespace: "ns", Claim: "nics", Driver: draDriver, Pool: "node", Device: "0000-03-00-3", Request: "vf", File: file,
 		IfName: "net1", IPs: []string{"192.0.2.5/24"}, MAC: "c2:11:22:33:44:55"}
 	if a.Owner != OwnedHere || a.Device != devA || !reflect.DeepEqual(a.Claimed, want) {
@@ -114,10 +115,10 @@ func TestClaimWithoutNetworkIsAllocatedDevice(t *testing.T) {
 	n.allocateClaims("c1: nics=dev-1 nics=dev-2 vsw=p0 vsw=p1 other=x", "c2: vsw=p0 vsw=p1")
 	f := n.newFinder()
 	as, err := f.findAllocated(t.Context(), n.claimQuery(file, sock, plain))
-	check(t, err)
+	testkit.Must(t, err)
 	var got []string
 	for _, a := range as {
-		check(t, a.Err)
+		testkit.Must(t, a.Err)
 		what := "nothing"
 		if d, ok := deviceOf(a.Info); ok {
 			what = d.String()
@@ -207,7 +208,7 @@ func TestMetadataConflicts(t *testing.T) {
 			}
 			n.allocateClaims(tc.kubelet)
 			attached, allocated, err := n.newFinder().Search(t.Context(), n.claimQuery(files...)).Find()
-			check(t, err)
+			testkit.Must(t, err)
 			if tc.attached {
 				wantConflict(t, wantOneAttachment(t, attached, nil).Err, tc.want...)
 				return
@@ -283,7 +284,7 @@ func TestMetadataAgreesWithRecords(t *testing.T) {
 			attached, _, err := n.newFinder().Search(t.Context(), n.claimQuery(file)).Find()
 			a := wantOneAttachment(t, attached, err)
 			if tc.want == nil {
-				check(t, a.Err)
+				testkit.Must(t, a.Err)
 				return
 			}
 			wantConflict(t, a.Err, tc.want...)
@@ -310,7 +311,7 @@ func TestFaultyMetadataIsErrorOfItsDevices(t *testing.T) {
 	n.write(bad, "{")
 	n.allocateClaims("c1: nics=dev-1 nics=0000-03-00-2")
 	attached, allocated, err := n.newFinder().Search(t.Context(), n.claimQuery(good, bad)).Find()
-	check(t, err)
+	testkit.Must(t, err)
 	// The device's name looks like the network's function, and the file that says so is unreadable.
 	if a := wantOneAttachment(t, attached, nil); a.Err == nil || !strings.Contains(a.Err.Error(), bad) {
 		t.Errorf("the network: %+v", a)

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"testing"
+
+	"github.com/jackfield/jackfield/internal/base/testkit"
 )
 
 // If two sources contradict each other on a device or a network, the error of the attachment
@@ -91,7 +93,7 @@ func TestContradictingSourcesAreConflict(t *testing.T) {
 			n.writeCNIFile("ns/fine2", "net9", pciInfo(devC))
 			n.allocate("c1: intel.com/vf=" + devA + "," + devB + "," + devC)
 			as, err := n.newFinder().findNetworks(t.Context(), newQuery())
-			check(t, err)
+			testkit.Must(t, err)
 			found := 0
 			for _, a := range as {
 				switch a.IfName {
@@ -126,8 +128,8 @@ func TestSocketsThatAgreeAreNoConflict(t *testing.T) {
 			n.writeMultusRecord(vfNetworkEntry("ns/net", "port2"))
 		},
 		"path through a symlink": func(n *node) {
-			check(n.t, os.MkdirAll(n.path("/run/vsw"), 0o755))
-			check(n.t, os.Symlink("/run/vsw", n.path("/var/vsw")))
+			testkit.Must(n.t, os.MkdirAll(n.path("/run/vsw"), 0o755))
+			testkit.Must(n.t, os.Symlink("/run/vsw", n.path("/var/vsw")))
 			n.writeCNIFile("ns/net", "net1", vhostUserInfo("client", "/var/vsw/port2/s"))
 			n.writeDPFile(vf, "port2", vhostUserInfo("client", "/run/vsw/port2/s"))
 			n.writeMultusRecord(vfNetworkEntry("ns/net", "port2"))
@@ -162,7 +164,7 @@ func TestSocketsThatAgreeAreNoConflict(t *testing.T) {
 			n := newNode(t)
 			setup(n)
 			as, err := n.newFinder().findNetworks(t.Context(), newQuery())
-			check(t, err)
+			testkit.Must(t, err)
 			if a := findByIfName(t, as, "net1"); a.Err != nil || a.Info == nil {
 				t.Errorf("error %v, want none", a.Err)
 			}
@@ -213,7 +215,7 @@ func TestSourcesThatAgreeAreNoConflict(t *testing.T) {
 			n.allocate("c1: intel.com/vf=" + devA)
 			tc.setup(n)
 			as, err := n.newFinder().findNetworks(t.Context(), newQuery())
-			check(t, err)
+			testkit.Must(t, err)
 			if a := findByIfName(t, as, "net1"); a.Err != nil || a.Owner != OwnedHere {
 				t.Errorf("owner %s, error %v", a.Owner, a.Err)
 			}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/containerd/errdefs"
 
+	"github.com/jackfield/jackfield/internal/base/testkit"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
 
@@ -40,7 +41,7 @@ func TestNetworkNameComesFromBestSource(t *testing.T) {
 			q := newQuery()
 			q.Networks = tc.networks
 			as, err := n.newFinder().findNetworks(t.Context(), q)
-			check(t, err)
+			testkit.Must(t, err)
 			a := findByIfName(t, as, "net1")
 			if a.Network != tc.want || a.Err != nil {
 				t.Errorf("network %q, want %q: %v", a.Network, tc.want, a.Err)
@@ -90,7 +91,7 @@ func TestNetworkWithoutDeviceInfoHasNote(t *testing.T) {
 				n.writeCNIFile("ns/other", "net9", vhostInfo)
 			}
 			as, spare, err := n.newFinder().Search(t.Context(), q).Find()
-			check(t, err)
+			testkit.Must(t, err)
 			a := findByIfName(t, as, tc.ifName)
 			switch {
 			case tc.err != nil:
@@ -131,7 +132,7 @@ func TestAttachmentsAreSortedByInterface(t *testing.T) {
 	n.writeCNIFile("ns/a", "net10", vhostInfo)
 	n.writeCNIFile("ns/b", "net1", vhostInfo)
 	as, err := n.newFinder().findNetworks(t.Context(), newQuery())
-	check(t, err)
+	testkit.Must(t, err)
 	if len(as) != 3 || as[0].IfName != "net1" || as[1].IfName != "net10" || as[2].IfName != "net2" {
 		t.Errorf("got order %+v", as)
 	}
@@ -166,7 +167,7 @@ func TestQueryWithoutNetworksAndDevices(t *testing.T) {
 
 func TestFindReportsUnusableDirectory(t *testing.T) {
 	n := newNode(t)
-	check(t, os.RemoveAll(n.path(deviceinfo.DefaultCNIDir)))
+	testkit.Must(t, os.RemoveAll(n.path(deviceinfo.DefaultCNIDir)))
 	n.write(deviceinfo.DefaultCNIDir, "a file")
 	if _, err := n.newFinder().findNetworks(t.Context(), newQuery()); !errdefs.IsInvalidArgument(err) {
 		t.Errorf("file in place of a directory: %v", err)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/containerd/errdefs"
 
+	"github.com/jackfield/jackfield/internal/base/testkit"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/internal/source/kubelet/allocation"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
@@ -42,10 +43,10 @@ type node struct {
 func newNode(t testing.TB) *node {
 	t.Helper()
 	root, err := hostfs.New(t.TempDir())
-	check(t, err)
+	testkit.Must(t, err)
 	n := &node{t: t, dir: root.Dir(), root: root, opts: Options{MultusDir: multusDir, PodResourcesSocket: socket}}
 	for _, dir := range []string{deviceinfo.DefaultCNIDir, deviceinfo.DefaultDPDir, multusDir + "/results"} {
-		check(t, os.MkdirAll(n.path(dir), 0o755))
+		testkit.Must(t, os.MkdirAll(n.path(dir), 0o755))
 	}
 	return n
 }
@@ -54,8 +55,8 @@ func (n *node) path(host string) string { return filepath.Join(n.dir, host) }
 
 func (n *node) write(host, content string) {
 	n.t.Helper()
-	check(n.t, os.MkdirAll(filepath.Dir(n.path(host)), 0o755))
-	check(n.t, os.WriteFile(n.path(host), []byte(content), 0o600))
+	testkit.Must(n.t, os.MkdirAll(filepath.Dir(n.path(host)), 0o755))
+	testkit.Must(n.t, os.WriteFile(n.path(host), []byte(content), 0o600))
 }
 
 // writeCNIFile writes the device-info file of a network under the name that Multus chooses.
@@ -70,7 +71,7 @@ func (n *node) writeCNIFile(network, ifName, content string) string {
 func (n *node) writeDPFile(resource, id, content string) string {
 	n.t.Helper()
 	name, err := deviceinfo.DPFileName(resource, id)
-	check(n.t, err)
+	testkit.Must(n.t, err)
 	file := filepath.Join(deviceinfo.DefaultDPDir, name)
 	n.write(file, content)
 	return file
@@ -99,7 +100,7 @@ func formatMultusRecord(t testing.TB, ds ...map[string]any) string {
 		}
 	}
 	b, err := json.Marshal(append(all, ds...))
-	check(t, err)
+	testkit.Must(t, err)
 	return string(b)
 }
 
@@ -222,8 +223,8 @@ func (n *node) useKubelet(k *fakeKubelet) {
 func (n *node) newFinder() *Finder {
 	n.t.Helper()
 	f, err := New(n.root, n.opts)
-	check(n.t, err)
-	n.t.Cleanup(func() { check(n.t, f.Close()) })
+	testkit.Must(n.t, err)
+	n.t.Cleanup(func() { testkit.Must(n.t, f.Close()) })
 	return f
 }
 
@@ -235,7 +236,7 @@ func newQuery(env ...string) Query {
 // wantOneAttachment returns the only attachment, and fails the test if there are more or none.
 func wantOneAttachment(t testing.TB, as []Attachment, err error) Attachment {
 	t.Helper()
-	check(t, err)
+	testkit.Must(t, err)
 	if len(as) != 1 {
 		t.Fatalf("found %d attachments, want 1: %+v", len(as), as)
 	}
@@ -251,13 +252,6 @@ func findByIfName(t testing.TB, as []Attachment, ifName string) Attachment {
 	}
 	t.Fatalf("no attachment on %s in %+v", ifName, as)
 	return Attachment{}
-}
-
-func check(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // wantConflict checks that the error is a conflict that names both sources.

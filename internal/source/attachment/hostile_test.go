@@ -13,7 +13,7 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/internal/base/busytest"
+	"github.com/jackfield/jackfield/internal/base/testkit"
 )
 
 // hostileFiles are file types and contents in place of a valid file.
@@ -21,23 +21,23 @@ var hostileFiles = []struct {
 	name string
 	make func(t *testing.T, path string)
 }{
-	{"FIFO", func(t *testing.T, path string) { check(t, unix.Mkfifo(path, 0o600)) }},
-	{"directory", func(t *testing.T, path string) { check(t, os.Mkdir(path, 0o755)) }},
-	{"socket", func(t *testing.T, path string) { check(t, unix.Mknod(path, unix.S_IFSOCK|0o600, 0)) }},
+	{"FIFO", func(t *testing.T, path string) { testkit.Must(t, unix.Mkfifo(path, 0o600)) }},
+	{"directory", func(t *testing.T, path string) { testkit.Must(t, os.Mkdir(path, 0o755)) }},
+	{"socket", func(t *testing.T, path string) { testkit.Must(t, unix.Mknod(path, unix.S_IFSOCK|0o600, 0)) }},
 	{"sparse file of 1 GiB", func(t *testing.T, path string) {
-		check(t, os.WriteFile(path, nil, 0o600))
-		check(t, os.Truncate(path, 1<<30))
+		testkit.Must(t, os.WriteFile(path, nil, 0o600))
+		testkit.Must(t, os.Truncate(path, 1<<30))
 	}},
 	{"symlink to a good file", func(t *testing.T, path string) {
 		good := filepath.Join(t.TempDir(), "good")
-		check(t, os.WriteFile(good, []byte(validCache(path)), 0o600))
-		check(t, os.Symlink(good, path))
+		testkit.Must(t, os.WriteFile(good, []byte(validCache(path)), 0o600))
+		testkit.Must(t, os.Symlink(good, path))
 	}},
 	{"symlink to a neighbouring file", func(t *testing.T, path string) {
-		check(t, os.WriteFile(path+"-good", []byte(validCache(path)), 0o600))
-		check(t, os.Symlink(filepath.Base(path)+"-good", path))
+		testkit.Must(t, os.WriteFile(path+"-good", []byte(validCache(path)), 0o600))
+		testkit.Must(t, os.Symlink(filepath.Base(path)+"-good", path))
 	}},
-	{"symlink to itself", func(t *testing.T, path string) { check(t, os.Symlink(filepath.Base(path), path)) }},
+	{"symlink to itself", func(t *testing.T, path string) { testkit.Must(t, os.Symlink(filepath.Base(path), path)) }},
 	{"empty file", writeContent("")},
 	{"not UTF-8", writeContent("[{\"Name\":\"ns/net\xff\"}]")},
 	{"truncated", func(t *testing.T, path string) {
@@ -55,7 +55,7 @@ var hostileFiles = []struct {
 }
 
 func writeContent(s string) func(*testing.T, string) {
-	return func(t *testing.T, path string) { check(t, os.WriteFile(path, []byte(s), 0o600)) }
+	return func(t *testing.T, path string) { testkit.Must(t, os.WriteFile(path, []byte(s), 0o600)) }
 }
 
 // validCache returns the content that Multus or libcni writes to the path.
@@ -79,8 +79,8 @@ func TestHostileRecordIsIgnoredQuickly(t *testing.T) {
 				f := n.newFinder()
 				var as []Attachment
 				var err error
-				busytest.Cheap(t, time.Second, func() { as, err = f.findNetworks(t.Context(), newQuery()) })
-				check(t, err)
+				testkit.Cheap(t, time.Second, func() { as, err = f.findNetworks(t.Context(), newQuery()) })
+				testkit.Must(t, err)
 				a := findByIfName(t, as, "net1")
 				if a.Err != nil || a.Owner != OwnedHere || a.DeviceID != devA {
 					t.Errorf("the device is affected: %+v", a)
@@ -121,13 +121,13 @@ func TestHostilePluginFileHarmsItsDeviceOnly(t *testing.T) {
 			n.allocate("c1: intel.com/vf=" + devA + "," + devB)
 			n.writeDPFile(vf, devB, pciInfo(devB))
 			file := n.writeDPFile(vf, devA, "")
-			check(t, os.Remove(n.path(file)))
+			testkit.Must(t, os.Remove(n.path(file)))
 			h.make(t, n.path(file))
 			f := n.newFinder()
 			var as []Attachment
 			var err error
-			busytest.Cheap(t, time.Second, func() { as, err = f.Search(t.Context(), newQuery()).Resource(vf, "") })
-			check(t, err)
+			testkit.Cheap(t, time.Second, func() { as, err = f.Search(t.Context(), newQuery()).Resource(vf, "") })
+			testkit.Must(t, err)
 			for _, a := range as {
 				if (a.Err == nil) != (a.DeviceID == devB) {
 					t.Errorf("device %s: %v", a.DeviceID, a.Err)
@@ -170,8 +170,8 @@ func TestTooManyEntries(t *testing.T) {
 	f := n.newFinder()
 	var as []Attachment
 	var err error
-	busytest.Cheap(t, 2*time.Second, func() { as, err = f.findNetworks(t.Context(), q) })
-	check(t, err)
+	testkit.Cheap(t, 2*time.Second, func() { as, err = f.findNetworks(t.Context(), q) })
+	testkit.Must(t, err)
 	for _, a := range as {
 		if a.Err == nil {
 			t.Errorf("no conflict: %+v", a)
@@ -196,7 +196,7 @@ func TestManyVariablesAndFilesAreCheap(t *testing.T) {
 	f := n.newFinder()
 	var as []Attachment
 	var err error
-	busytest.Cheap(t, 2*time.Second, func() { _, as, err = f.Search(t.Context(), newQuery(env...)).Find() })
+	testkit.Cheap(t, 2*time.Second, func() { _, as, err = f.Search(t.Context(), newQuery(env...)).Find() })
 	if a := wantOneAttachment(t, as, err); a.Resource != "acme.com/vf" || a.Device != devA {
 		t.Errorf("got %+v", a)
 	}

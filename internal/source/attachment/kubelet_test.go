@@ -13,7 +13,7 @@ import (
 
 	"github.com/containerd/errdefs"
 
-	"github.com/jackfield/jackfield/internal/base/busytest"
+	"github.com/jackfield/jackfield/internal/base/testkit"
 )
 
 // No call waits longer than a second, or than half of its remaining time.
@@ -50,7 +50,7 @@ func checkWait(t *testing.T, deadline, most time.Duration) bool {
 	if ctx.Err() != nil {
 		return false
 	}
-	check(t, err)
+	testkit.Must(t, err)
 	if a := wantOneAttachment(t, as, nil); !errors.Is(a.Err, context.DeadlineExceeded) {
 		t.Errorf("got error %v", a.Err)
 	}
@@ -66,7 +66,7 @@ func checkWait(t *testing.T, deadline, most time.Duration) bool {
 	if kubelet.left == 0 || kubelet.left > most {
 		t.Errorf("deadline %v: the kubelet has %v, want %v at most", deadline, kubelet.left, most)
 	}
-	if took > busytest.Hangs || took < most-5*time.Millisecond {
+	if took > testkit.Hangs || took < most-5*time.Millisecond {
 		t.Errorf("deadline %v: took %v", deadline, took)
 	}
 	return true
@@ -138,8 +138,8 @@ func TestKubeletClientReportsInvalidSocket(t *testing.T) {
 func TestKubeletSocketBehindSymlinkLoop(t *testing.T) {
 	n := newNode(t)
 	n.writeCNIFile("ns/net", "net1", pciInfo(devA))
-	check(t, os.MkdirAll(n.path("/var/lib/kubelet"), 0o755))
-	check(t, os.Symlink("pod-resources", n.path("/var/lib/kubelet/pod-resources")))
+	testkit.Must(t, os.MkdirAll(n.path("/var/lib/kubelet"), 0o755))
+	testkit.Must(t, os.Symlink("pod-resources", n.path("/var/lib/kubelet/pod-resources")))
 	as, err := n.newFinder().findNetworks(t.Context(), newQuery("PCIDEVICE_INTEL_COM_VF="+devA))
 	if a := wantOneAttachment(t, as, err); a.Err == nil || a.Owner != OwnerUnknown {
 		t.Errorf("the environment was trusted: %+v", a)
@@ -156,15 +156,15 @@ func TestFinderCloseLeaksNothing(t *testing.T) {
 	n.write(socket, "")
 	use := func() {
 		f, err := New(n.root, n.opts)
-		check(t, err)
+		testkit.Must(t, err)
 		for range 10 {
 			if _, _, err := f.Search(t.Context(), newQuery("PCIDEVICE_INTEL_COM_VF="+devA)).Find(); err != nil {
 				t.Fatal(err)
 			}
 			_, _ = f.Search(t.Context(), newQuery()).Resource(vf, "")
 		}
-		check(t, f.Close())
-		check(t, f.Close())
+		testkit.Must(t, f.Close())
+		testkit.Must(t, f.Close())
 		if _, err := f.findNetworks(t.Context(), newQuery()); !errdefs.IsFailedPrecondition(err) {
 			t.Errorf("closed finder: %v", err)
 		}
@@ -174,7 +174,7 @@ func TestFinderCloseLeaksNothing(t *testing.T) {
 	for range 5 {
 		use()
 	}
-	if !busytest.Until(func() bool { return openFiles(t) <= files && runtime.NumGoroutine() <= routines }) {
+	if !testkit.Until(func() bool { return openFiles(t) <= files && runtime.NumGoroutine() <= routines }) {
 		t.Fatalf("%d open files and %d goroutines, %d and %d before", openFiles(t), runtime.NumGoroutine(), files, routines)
 	}
 }
@@ -182,6 +182,6 @@ func TestFinderCloseLeaksNothing(t *testing.T) {
 func openFiles(t *testing.T) int {
 	t.Helper()
 	fds, err := os.ReadDir("/proc/self/fd")
-	check(t, err)
+	testkit.Must(t, err)
 	return len(fds)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/jackfield/jackfield/internal/base/testkit"
 	"github.com/jackfield/jackfield/internal/source/kubelet"
 )
 
@@ -144,7 +145,7 @@ func TestFailingKubeletIsNotReplacedByEnvironment(t *testing.T) {
 			n.writeCNIFile("ns/net", "net1", pciInfo(devA))
 			n.writeCNIFile("ns/sock", "net2", vhostInfo)
 			as, err := n.newFinder().findNetworks(t.Context(), newQuery("PCIDEVICE_INTEL_COM_VF="+devA))
-			check(t, err)
+			testkit.Must(t, err)
 			if a := findByIfName(t, as, "net1"); a.Err == nil || a.Owner != OwnerUnknown {
 				t.Errorf("owner %s by %q, error expected", a.Owner, a.OwnerFrom)
 			}
@@ -173,7 +174,7 @@ func TestKubeletIsQueriedOnlyWhenNeeded(t *testing.T) {
 	q := newQuery("PCIDEVICE_INTEL_COM_VF=" + devA)
 	q.Wanted = func(*Attachment) bool { return false }
 	as, spare, err := f.Search(t.Context(), q).Find()
-	check(t, err)
+	testkit.Must(t, err)
 	if a := findByIfName(t, as, "net1"); k.countCalls() != 0 || a.Owner != OwnerUnknown || a.Err != nil || len(spare) != 0 {
 		t.Errorf("%d calls for an unwanted device: %+v, %+v", k.countCalls(), a, spare)
 	}
@@ -199,7 +200,7 @@ func TestDevicesInAnotherOrderThanContainers(t *testing.T) {
 		q := newQuery()
 		q.Container = container
 		as, spare, err := f.Search(t.Context(), q).Find()
-		check(t, err)
+		testkit.Must(t, err)
 		got := ""
 		for _, a := range as {
 			got += fmt.Sprintf("%s %s %s, ", a.IfName, a.Network, a.Owner)

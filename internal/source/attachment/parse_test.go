@@ -10,13 +10,15 @@ import (
 
 	"github.com/containerd/errdefs"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/jackfield/jackfield/internal/base/testkit"
 )
 
 func TestMultusRecordIsRead(t *testing.T) {
 	whole := formatMultusRecord(t, networkEntry("ns/east", "ifnameRequest", "fast0", "macRequest", "02:00:00:00:00:01", "deviceID", devA, "resourceName", vf),
 		networkEntry("ns/west", "deviceID", devB), map[string]any{"Name": "other/list", "ConfList": map[string]any{"cniVersion": "1.0.0", "name": "chain", "plugins": []any{}}})
 	got, err := parseDelegates([]byte(whole))
-	check(t, err)
+	testkit.Must(t, err)
 	want := []delegate{
 		{Name: "cbr0", ConfList: confName{"cbr0"}, IfName: "eth0"},
 		{Name: "ns/east", Conf: confName{"east-conf"}, IfName: "fast0", DeviceID: devA, Resource: vf},
@@ -53,7 +55,7 @@ func TestMultusRecordIsRead(t *testing.T) {
 	}
 	// Keys are case-sensitive, and unknown keys are ignored.
 	got, err = parseDelegates([]byte(`[{"name":"x/y","DEVICEID":"z","future":{"a":[1,{"b":null}]},"Name":null,"deviceID":null}]`))
-	check(t, err)
+	testkit.Must(t, err)
 	if d := cmp.Diff([]delegate{{IfName: "eth0"}}, got); d != "" {
 		t.Error(d)
 	}
@@ -61,13 +63,13 @@ func TestMultusRecordIsRead(t *testing.T) {
 
 func TestCNIResultIsRead(t *testing.T) {
 	got, record, err := parseResult([]byte(cniResult("conf", sandbox, "net1", devA)))
-	check(t, err)
+	testkit.Must(t, err)
 	want := cachedResult{Kind: cacheKind, ContainerID: sandbox, IfName: "net1", Network: "conf", Result: got.Result}
 	want.CapabilityArgs.DeviceID = devA
 	if !reflect.DeepEqual(*got, want) || record.mac != "" || record.ips != nil || record.mtu != 0 {
 		t.Errorf("got %+v, want %+v", *got, want)
 	}
-	check(t, got.checkIdentity("conf", sandbox, "net1"))
+	testkit.Must(t, got.checkIdentity("conf", sandbox, "net1"))
 	for _, other := range [][3]string{{"other", sandbox, "net1"}, {"conf", "other", "net1"}, {"conf", sandbox, "net2"}} {
 		if err := got.checkIdentity(other[0], other[1], other[2]); !errdefs.IsInvalidArgument(err) {
 			t.Errorf("accepted for %v: %v", other, err)
@@ -95,7 +97,7 @@ func TestParseResultReadsInterface(t *testing.T) {
 		`[]`: " [] 0",
 	} {
 		_, record, err := parseResult([]byte(`{"ifName": "net1", "result": ` + result + `}`))
-		check(t, err)
+		testkit.Must(t, err)
 		if got := fmt.Sprint(record.mac, " ", record.ips, " ", record.mtu); got != want {
 			t.Errorf("%s:\ngot  %s\nwant %s", result, got, want)
 		}

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/jackfield/jackfield/internal/base/testkit"
+
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
 
@@ -27,9 +29,9 @@ func staleNode(t testing.TB, stale int) *node {
 	n.writeCNIFile("ns/sock", "net3", vhostInfo)
 	link := func(pattern string) {
 		first := n.path(fmt.Sprintf(pattern, 0))
-		check(t, os.WriteFile(first, []byte(pciInfo(devC)), 0o600))
+		testkit.Must(t, os.WriteFile(first, []byte(pciInfo(devC)), 0o600))
 		for i := 1; i < stale; i++ {
-			check(t, os.Link(first, n.path(fmt.Sprintf(pattern, i))))
+			testkit.Must(t, os.Link(first, n.path(fmt.Sprintf(pattern, i))))
 		}
 	}
 	if stale > 0 {

@@ -14,7 +14,7 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/internal/base/busytest"
+	"github.com/jackfield/jackfield/internal/base/testkit"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/internal/source/hooksd/ocihook"
 )
@@ -140,7 +140,7 @@ func TestInvalidFilesAreReported(t *testing.T) {
 	go func() { n.r.Snapshot(); close(done) }()
 	select {
 	case <-done:
-	case <-time.After(busytest.Hangs):
+	case <-time.After(testkit.Hangs):
 		t.Fatal("Snapshot hangs")
 	}
 	problems := []string{"10-fifo.json: found a FIFO", "11-dir.json: found a directory", "12-huge.json: ", "13-loop.json: cannot follow the symlink",

@@ -19,7 +19,7 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/jackfield/jackfield/internal/base/busytest"
+	"github.com/jackfield/jackfield/internal/base/testkit"
 	"github.com/jackfield/jackfield/internal/port/vswitch"
 )
 
@@ -182,7 +182,7 @@ func TestMisbehavingServerIsErrorInTime(t *testing.T) {
 			d := serve(t, tc.handle)
 			call := func(f func(context.Context) error) {
 				t.Helper()
-				patience := busytest.Hangs
+				patience := testkit.Hangs
 				if tc.want == "timed out" || tc.want == "" {
 					patience = time.Second
 				}
@@ -273,7 +273,7 @@ func TestWatchAnswersEchoAndReconnects(t *testing.T) {
 			t.Errorf("found echo %s", got)
 		}
 	}
-	if !busytest.Until(func() bool { return changes.Load() >= 3 }) {
+	if !testkit.Until(func() bool { return changes.Load() >= 3 }) {
 		t.Fatalf("%d changes reported", changes.Load())
 	}
 	cancel()
