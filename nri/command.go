@@ -26,10 +26,10 @@ import (
 	"github.com/jackfield/jackfield/internal/base/diag"
 	"github.com/jackfield/jackfield/internal/base/linequeue"
 	"github.com/jackfield/jackfield/internal/base/version"
-	"github.com/jackfield/jackfield/internal/cdiregistry"
 	"github.com/jackfield/jackfield/internal/config"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/internal/host/privilege"
+	"github.com/jackfield/jackfield/pkg/cdi"
 )
 
 // Command returns the command jackfield-nri. The plugin stops when the context of its execution
@@ -118,7 +118,7 @@ func (l *commandLine) runPlugin(ctx context.Context, getenv func(string) string,
 	if name := getenv(api.PluginNameEnvVar); opts.Inherited && name != "" {
 		opts.Name = name
 	}
-	if opts.SpecDirs, err = cdiregistry.DirsFromEnv(getenv(cdiregistry.DirsEnv)); err != nil {
+	if opts.SpecDirs, err = cdi.DirsFromEnv(getenv(cdi.DirsEnv)); err != nil {
 		return err
 	}
 	opts.ConfigGiven = l.configFile != ""

@@ -22,13 +22,13 @@ import (
 
 	"github.com/jackfield/jackfield/internal/base/deadline"
 	"github.com/jackfield/jackfield/internal/base/version"
-	"github.com/jackfield/jackfield/internal/cdiregistry"
 	"github.com/jackfield/jackfield/internal/config"
 	"github.com/jackfield/jackfield/internal/deliver/staging"
 	"github.com/jackfield/jackfield/internal/engine"
 	"github.com/jackfield/jackfield/internal/host/httpserver"
 	"github.com/jackfield/jackfield/internal/report/status"
 	"github.com/jackfield/jackfield/internal/report/telemetry"
+	"github.com/jackfield/jackfield/pkg/cdi"
 )
 
 const (
@@ -287,7 +287,7 @@ func (p *Plugin) takeSample() *telemetry.Sample {
 		s.AuditWritable = !a.failing.Load()
 	}
 	if current := p.config.core.Load(); current != nil {
-		s.CDI, _ = deadline.Run(p.servers.scrapes, scrapeTimeout, func() (*cdiregistry.Stats, error) {
+		s.CDI, _ = deadline.Run(p.servers.scrapes, scrapeTimeout, func() (*cdi.Stats, error) {
 			size := current.engine.Registry().Snapshot().Stats()
 			return &size, nil
 		})

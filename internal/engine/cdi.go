@@ -12,10 +12,10 @@ import (
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/jackfield/jackfield/internal/base/diag"
-	"github.com/jackfield/jackfield/internal/cdiregistry"
 	"github.com/jackfield/jackfield/internal/config/policy"
 	"github.com/jackfield/jackfield/internal/edit"
 	"github.com/jackfield/jackfield/internal/edit/cdiedits"
+	"github.com/jackfield/jackfield/pkg/cdi"
 )
 
 func cdiRequest(name string) string {
@@ -74,12 +74,12 @@ func (p *planner) addCDI(name string, item *Item) error {
 }
 
 // findCDI returns the devices that a name stands for.
-func (p *planner) findCDI(name string) ([]*cdiregistry.Device, error) {
+func (p *planner) findCDI(name string) ([]*cdi.Device, error) {
 	if kind, all := strings.CutSuffix(name, "=all"); all {
 		return p.snapshot.Expand(kind)
 	}
 	d, err := p.snapshot.Device(name)
-	return []*cdiregistry.Device{d}, err
+	return []*cdi.Device{d}, err
 }
 
 // noteNetDevices is for network devices of a CDI file. The adapters do not know which OCI runtime
@@ -120,7 +120,7 @@ func (p *planner) lookupError(name string, err error) error {
 }
 
 // addCDIDevice adds the edits of one CDI device.
-func (p *planner) addCDIDevice(d *cdiregistry.Device, item *Item) error {
+func (p *planner) addCDIDevice(d *cdi.Device, item *Item) error {
 	name := d.Name
 	grant, err := p.policy.CDI(p.subject, name)
 	if err != nil {
@@ -161,7 +161,7 @@ func (p *planner) addCDIDevice(d *cdiregistry.Device, item *Item) error {
 const maxExplained = 8
 
 func (p *planner) shortenNotFound(err error) error {
-	if none, ok := errors.AsType[*cdiregistry.NotFoundError](err); ok {
+	if none, ok := errors.AsType[*cdi.NotFoundError](err); ok {
 		p.missing++
 		isShort := p.missing > maxExplained
 		if isShort {
@@ -173,12 +173,12 @@ func (p *planner) shortenNotFound(err error) error {
 }
 
 // remediesOf returns the commands that help with a device that was not found.
-func remediesOf(none *cdiregistry.NotFoundError, isShort bool) (remedies []string) {
+func remediesOf(none *cdi.NotFoundError, isShort bool) (remedies []string) {
 	devices := "run `jackfield devices` to list the devices"
 	if isShort {
 		return []string{devices}
 	}
-	if none.Kind == "nvidia.com/gpu" && none.Reason == cdiregistry.NoSpec && len(none.Explain().Mentions) == 0 {
+	if none.Kind == "nvidia.com/gpu" && none.Reason == cdi.NoSpec && len(none.Explain().Mentions) == 0 {
 		remedies = append(remedies, "run `jackfield cdi generate nvidia` to create one from what the driver reports")
 	}
 	var existing []string
@@ -197,7 +197,7 @@ func remediesOf(none *cdiregistry.NotFoundError, isShort bool) (remedies []strin
 const maxNotes = 16
 
 // noteMembers lists the devices that "all" stands for.
-func noteMembers(devices []*cdiregistry.Device) string {
+func noteMembers(devices []*cdi.Device) string {
 	names := make([]string, 0, maxNotes)
 	for _, d := range devices[:min(len(devices), maxNotes)] {
 		names = append(names, d.Name)

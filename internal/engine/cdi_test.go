@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/jackfield/jackfield/internal/cdiregistry"
+	"github.com/jackfield/jackfield/pkg/cdi"
 )
 
 // TestMissingCDIDeviceHasRemedies checks the commands that the error of a missing device names. Missing directories cannot be
@@ -23,7 +23,7 @@ func TestMissingCDIDeviceHasRemedies(t *testing.T) {
 		"nvidia.com/gpu=0": {"run `jackfield cdi generate nvidia` to create one from what the driver reports", devices + validate},
 	} {
 		_, err := h.e.Registry().Snapshot().Device(name)
-		var none *cdiregistry.NotFoundError
+		var none *cdi.NotFoundError
 		if !errors.As(err, &none) {
 			t.Fatal(err)
 		}

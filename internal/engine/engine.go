@@ -12,13 +12,13 @@ import (
 	"time"
 
 	"github.com/jackfield/jackfield/internal/base/deadline"
-	"github.com/jackfield/jackfield/internal/cdiregistry"
 	"github.com/jackfield/jackfield/internal/config"
 	"github.com/jackfield/jackfield/internal/config/policy"
 	"github.com/jackfield/jackfield/internal/edit"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/internal/source/attachment"
 	"github.com/jackfield/jackfield/internal/source/hooksd/ocihook"
+	"github.com/jackfield/jackfield/pkg/cdi"
 )
 
 // Options change how an Engine works. The zero value is what a node wants.
@@ -64,7 +64,7 @@ type Engine struct {
 	cfg         *config.Config
 	opts        Options // with values for those that were left out
 	policy      *policy.Policy
-	registry    *cdiregistry.Registry
+	registry    *cdi.Cache
 	attachments *attachment.Finder
 	hooks       func() []*ocihook.Hook // see Options.Hooks; nil for no directories
 	roots       []*socketRoot
@@ -95,7 +95,7 @@ func New(host hostfs.Root, cfg *config.Config, opts Options) (*Engine, error) {
 	} else if e.policy, err = cfg.CompilePolicy(opts.ConfigName); err != nil {
 		return nil, err
 	}
-	e.registry, err = cdiregistry.New(host, opts.SpecDirs, cdiregistry.Options{Extensions: cfg.CDI.Extensions, DisableWatch: opts.Once})
+	e.registry, err = cdi.NewCache(cdi.Options{Root: host.Dir(), SpecDirs: opts.SpecDirs, Extensions: cfg.CDI.Extensions, DisableWatch: opts.Once})
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +133,7 @@ func (e *Engine) Close() error {
 }
 
 // Registry returns the engine's CDI registry, for commands that show it.
-func (e *Engine) Registry() *cdiregistry.Registry { return e.registry }
+func (e *Engine) Registry() *cdi.Cache { return e.registry }
 
 // Policy returns the policy that grants requests.
 func (e *Engine) Policy() *policy.Policy { return e.policy }

@@ -11,11 +11,11 @@ import (
 
 	"github.com/containerd/errdefs"
 
-	"github.com/jackfield/jackfield/internal/cdiregistry"
 	"github.com/jackfield/jackfield/internal/config/policy"
 	"github.com/jackfield/jackfield/internal/edit"
 	"github.com/jackfield/jackfield/internal/source/annotation"
 	"github.com/jackfield/jackfield/internal/source/attachment"
+	"github.com/jackfield/jackfield/pkg/cdi"
 )
 
 // Plan is what a container gets.
@@ -127,7 +127,7 @@ type planner struct {
 	subject policy.Subject
 	state
 	search         *attachment.Search
-	snapshot       *cdiregistry.Snapshot
+	snapshot       *cdi.Snapshot
 	cdiNames       []string      // requested CDI devices, where the snapshot is only for them
 	usage          *policy.Usage // see Plan.Usage
 	variables      map[string]envSetting

@@ -6,144 +6,106 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 	"sync"
 
+	rspec "github.com/opencontainers/runtime-spec/specs-go"
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
-	"github.com/jackfield/jackfield/internal/cdiregistry"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 
-// DefaultSpecDirs returns the spec directories of CDI in rising priority.
-func DefaultSpecDirs() []string { return []string{"/etc/cdi", "/var/run/cdi"} }
-
-// Options change how a Cache reads spec files. The zero value is what a container runtime
-// needs.
-type Options struct {
-	// SpecDirs are absolute paths in rising priority; nil stands for DefaultSpecDirs.
-	SpecDirs []string
-	// DisableAutoRefresh keeps what was read first until [Cache.Refresh] is called. Otherwise
-	// each call reads the files that changed since the last one.
-	DisableAutoRefresh bool
-	// TrustAnyone also reads spec files that other users can write. It is for tests.
-	TrustAnyone bool
-}
-
-// Device is one CDI device, with copies of the edits that its spec file declares.
-type Device = cdiregistry.Device
-
-// The errors of [Cache.Device], [Cache.SpecErrors] and [Cache.DirErrors].
-type (
-	// NotFoundError is a device that no usable spec file declares. Its text names the
-	// directories searched, refused files and similar names. It is errdefs.ErrNotFound.
-	NotFoundError = cdiregistry.NotFoundError
-	// ConflictError is a device that several spec files of the same priority declare. It is
-	// errdefs.ErrConflict.
-	ConflictError = cdiregistry.ConflictError
-	// NameError is a text that is no qualified device name. It is errdefs.ErrInvalidArgument.
-	NameError = cdiregistry.NameError
-	// SpecError is why a spec file is refused, with the line and column of each fault.
-	SpecError = cdiregistry.SpecError
-	// DirError is why a spec directory cannot be read.
-	DirError = cdiregistry.DirError
-)
-
-// Cache holds the spec files of some directories. It is safe for concurrent use.
+// Cache holds the spec files of some directories as they are on disk. It has no goroutine: each call takes the kernel's
+// change events from a queue and reads again only the files that changed.
+//
+// It is safe for concurrent use. Lookups take turns: a lookup that arrives while another one reads changed files waits,
+// because these can be the files with its device.
 type Cache struct {
-	host     hostfs.Root
-	dirs     []string
-	auto     bool
-	registry *cdiregistry.Registry
+	host hostfs.Root
 
-	mu       sync.Mutex
-	snapshot *cdiregistry.Snapshot // without auto refresh
+	mu     sync.Mutex
+	closed bool
+	reader *reader
 }
 
-// Open returns a cache. It fails only where a directory is not an absolute path; call
-// [Cache.SpecErrors] and [Cache.DirErrors] for what cannot be read.
-func Open(opts Options) (*Cache, error) {
-	dirs := opts.SpecDirs
-	if dirs == nil {
-		dirs = DefaultSpecDirs()
+// NewCache returns a cache. It reads nothing and opens no descriptor before the first call. It fails only if a directory is
+// not an absolute path, or the root does not exist; [Cache.GetErrors] has the faults of files and directories.
+func NewCache(opts Options) (*Cache, error) {
+	host := hostfs.Host()
+	if opts.Root != "" {
+		var err error
+		if host, err = hostfs.New(opts.Root); err != nil {
+			return nil, err
+		}
 	}
-	registry, err := cdiregistry.New(hostfs.Host(), dirs, cdiregistry.Options{TrustAnyone: opts.TrustAnyone, DisableWatch: opts.DisableAutoRefresh})
+	r, err := newReader(host, opts)
 	if err != nil {
 		return nil, err
 	}
-	return &Cache{host: hostfs.Host(), dirs: slices.Clone(dirs), auto: !opts.DisableAutoRefresh, registry: registry}, nil
+	return &Cache{host: host, reader: r}, nil
 }
 
-// Close closes the descriptors of the cache. What it read last stays available.
-func (c *Cache) Close() error { return c.registry.Close() }
-
-// current returns the snapshot that a call works on.
-func (c *Cache) current() *cdiregistry.Snapshot {
-	if c.auto {
-		return c.registry.Snapshot()
-	}
+// Close closes the descriptors of the cache. The last state that was read stays available.
+func (c *Cache) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.snapshot == nil {
-		c.snapshot = c.registry.Snapshot()
+	c.closed = true
+	if err := c.reader.watch.Close(); err != nil {
+		return fmt.Errorf("close CDI cache: %w", err)
 	}
-	return c.snapshot
+	return nil
 }
 
-// Refresh reads what changed, and returns what is wrong with spec files and directories. Only
-// a cache without auto refresh needs it.
-func (c *Cache) Refresh() error {
-	s := c.registry.Snapshot()
+// Snapshot returns an immutable view that includes every file which was renamed into place, or closed after writing, before
+// the call. While nothing changes it returns the same pointer. After Close it returns the last view.
+//
+// A call costs one system call, one stat for each directory, and reading the files that changed. It lists a directory only
+// if the directory is new or was replaced, if the kernel dropped events, or if the directory cannot be watched.
+func (c *Cache) Snapshot() *Snapshot {
 	c.mu.Lock()
-	c.snapshot = s
-	c.mu.Unlock()
-	var errs []error
-	for _, dir := range s.Dirs() {
-		errs = append(errs, dir.Err)
+	defer c.mu.Unlock()
+	if !c.closed {
+		c.reader.refresh()
 	}
-	for _, file := range s.Files() {
-		errs = append(errs, file.Err)
+	return c.reader.current
+}
+
+// SnapshotOf returns a snapshot for lookups of the given qualified names, "vendor.com/class=all" among them. It omits files
+// that cannot declare any of them, without parsing them. It keeps nothing for later calls. It is for a process that looks
+// up a few names once; if a lookup fails, a lookup in [Cache.Snapshot] has the error that takes all files into account.
+func (c *Cache) SnapshotOf(names []string) *Snapshot {
+	opts := c.reader.opts
+	opts.DisableWatch = true
+	once, _ := newReader(c.host, opts) // the paths are absolute
+	once.names = names
+	once.refresh()
+	return once.current
+}
+
+// Refresh reads the files that changed, and returns the errors of [Cache.GetErrors] in one. No other call needs it: each
+// call reads the files that changed.
+func (c *Cache) Refresh() error {
+	errs := c.GetErrors()
+	all := make([]error, 0, len(errs))
+	for _, name := range slices.Sorted(maps.Keys(errs)) {
+		all = append(all, errs[name])
 	}
-	return errors.Join(errs...)
+	return errors.Join(all...)
 }
 
-// Vendors returns the vendors of all usable spec files, sorted.
-func (c *Cache) Vendors() []string {
-	return c.kindParts(func(vendor, _ string) string { return vendor })
-}
-
-// Classes returns the device classes of all usable spec files, sorted.
-func (c *Cache) Classes() []string {
-	return c.kindParts(func(_, class string) string { return class })
-}
-
-func (c *Cache) kindParts(part func(vendor, class string) string) []string {
-	found := map[string]bool{}
-	for _, file := range c.current().Files() {
-		var refused *SpecError
-		if vendor, class, ok := strings.Cut(file.Kind, "/"); ok && !errors.As(file.Err, &refused) {
-			found[part(vendor, class)] = true
+// GetErrors returns the errors of spec files and directories, by path: a *SpecError for a refused file, a *ConflictError
+// (several joined) for a file whose devices other files declare, and a *DirError for a directory that cannot be read. A
+// directory that does not exist is no error.
+func (c *Cache) GetErrors() map[string]error {
+	s, errs := c.Snapshot(), map[string]error{}
+	for _, dir := range s.dirs {
+		if dir.Err != nil {
+			errs[dir.Path] = dir.Err
 		}
 	}
-	return slices.Sorted(maps.Keys(found))
-}
-
-// Devices returns the qualified names of all usable devices, sorted.
-func (c *Cache) Devices() []string { return c.current().Devices() }
-
-// Device returns the device with the given qualified name. The error is a *NotFoundError, a
-// *ConflictError or a *NameError.
-func (c *Cache) Device(name string) (*Device, error) { return c.current().Device(name) }
-
-// SpecDirs returns the spec directories in rising priority.
-func (c *Cache) SpecDirs() []string { return slices.Clone(c.dirs) }
-
-// SpecErrors returns what is wrong with spec files, by path: a *SpecError for a refused file,
-// a *ConflictError (several joined) for a file of which devices are not usable.
-func (c *Cache) SpecErrors() map[string]error {
-	errs := map[string]error{}
-	for _, file := range c.current().Files() {
+	for _, file := range s.Files() {
 		if file.Err != nil {
 			errs[file.Path] = file.Err
 		}
@@ -151,55 +113,88 @@ func (c *Cache) SpecErrors() map[string]error {
 	return errs
 }
 
-// DirErrors returns why spec directories cannot be read, by path. A directory that does not
-// exist is no error.
-func (c *Cache) DirErrors() map[string]error {
-	errs := map[string]error{}
-	for _, dir := range c.current().Dirs() {
-		if dir.Err != nil {
-			errs[dir.Path] = dir.Err
+// ListDevices returns the qualified names of all usable devices, sorted.
+func (c *Cache) ListDevices() []string { return c.Snapshot().Devices() }
+
+// ListVendors returns the vendors of all usable spec files, sorted.
+func (c *Cache) ListVendors() []string {
+	return c.listKinds(func(vendor, _ string) string { return vendor })
+}
+
+// ListClasses returns the device classes of all usable spec files, sorted.
+func (c *Cache) ListClasses() []string {
+	return c.listKinds(func(_, class string) string { return class })
+}
+
+func (c *Cache) listKinds(part func(vendor, class string) string) []string {
+	found := map[string]bool{}
+	for _, file := range c.Snapshot().files {
+		if vendor, class, ok := strings.Cut(file.kind, "/"); ok && file.err == nil {
+			found[part(vendor, class)] = true
 		}
 	}
-	return errs
+	return slices.Sorted(maps.Keys(found))
 }
 
-// WriteSpec writes a spec file into the directory of the highest priority and returns its
-// path. It validates the spec first. The file appears whole or not at all, replaces one of the
-// same name, and has mode 0644. The extension of the name, .json or .yaml, selects the syntax;
-// without one, ".json" is appended.
+// GetDevice returns the device with the given qualified name. The error is a *NotFoundError, a *ConflictError or a
+// *NameError.
+func (c *Cache) GetDevice(name string) (*Device, error) { return c.Snapshot().Device(name) }
+
+// GetSpecDirectories returns the spec directories in rising priority.
+func (c *Cache) GetSpecDirectories() []string { return slices.Clone(c.reader.opts.SpecDirs) }
+
+// InjectDevices adds the edits of devices to an OCI spec: the edits of each spec file once, before those of its first
+// device, and each device once. Device nodes get type, numbers and mode from the host if the spec file omits them.
+//
+// If devices cannot be found, InjectDevices returns their names, and an error with the reason for each. After an error the
+// OCI spec is unchanged. On success *spec is replaced: a pointer that the caller has into it, such as spec.Process, can be
+// outdated.
+func (c *Cache) InjectDevices(spec *rspec.Spec, names ...string) (unresolved []string, err error) {
+	if unresolved, err = injectDevices(c.host, c.Snapshot(), spec, names); err != nil {
+		return unresolved, fmt.Errorf("inject CDI devices: %w", err)
+	}
+	return nil, nil
+}
+
+// WriteSpec validates a spec, writes it into the directory of the highest priority and returns the file's host path. It
+// creates the directory if necessary. The file appears whole or not at all, replaces one of the same name, and has mode
+// 0644. The name's extension, .json or .yaml, selects the syntax; without one of them, ".json" is appended.
 func (c *Cache) WriteSpec(spec *specs.Spec, name string) (string, error) {
-	dir, err := c.writableDir()
-	if err != nil {
-		return "", fmt.Errorf("write CDI spec %q: %w", name, err)
+	file, err := c.specPath(name)
+	var text []byte
+	if err == nil {
+		text, err = encodeSpec(spec, file)
 	}
-	return cdiregistry.WriteSpec(c.host, dir, name, spec)
+	if err == nil {
+		err = c.host.Replace(file, text, hostfs.Own(0o644))
+	}
+	if err != nil {
+		return "", fmt.Errorf("write CDI spec %q: %w", file, err)
+	}
+	return file, nil
 }
 
-// RemoveSpec removes a spec file from the directory of the highest priority. A missing file is
-// no error.
+// RemoveSpec removes the spec file that [Cache.WriteSpec] writes under a name. A missing file is no error.
 func (c *Cache) RemoveSpec(name string) error {
-	dir, err := c.writableDir()
+	file, err := c.specPath(name)
+	if err == nil {
+		err = c.host.Remove(file)
+	}
 	if err != nil {
-		return fmt.Errorf("remove CDI spec %q: %w", name, err)
+		return fmt.Errorf("remove CDI spec %q: %w", file, err)
 	}
-	return cdiregistry.RemoveSpec(c.host, dir, name)
+	return nil
 }
 
-var errNoSpecDirs = errors.New("the cache has no spec directories")
-
-func (c *Cache) writableDir() (string, error) {
-	if len(c.dirs) == 0 {
-		return "", errNoSpecDirs
+// specPath returns the host path of the spec file with a name. After an error it is the file's name.
+func (c *Cache) specPath(name string) (string, error) {
+	name, err := specFileName(name)
+	dirs := c.reader.opts.SpecDirs
+	switch {
+	case err != nil:
+		return name, err
+	case len(dirs) == 0:
+		return name, errors.New("the cache has no spec directories")
 	}
-	return c.dirs[len(c.dirs)-1], nil
-}
-
-// ParseSpec returns the spec in the text of a spec file, JSON or YAML. The error is a
-// *SpecError.
-func ParseSpec(text []byte) (*specs.Spec, error) {
-	spec, faults := cdiregistry.Parse(text)
-	if len(faults) > 0 {
-		return nil, &SpecError{Diagnostics: faults}
-	}
-	return spec, nil
+	return path.Join(dirs[len(dirs)-1], name), nil
 }

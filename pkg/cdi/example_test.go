@@ -21,7 +21,7 @@ func openCache() (*cdi.Cache, func()) {
 	if err != nil {
 		log.Fatal(err)
 	}
-	cache, err := cdi.Open(cdi.Options{SpecDirs: []string{dir}})
+	cache, err := cdi.NewCache(cdi.Options{SpecDirs: []string{dir}})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -45,13 +45,13 @@ var gpuSpec = &specs.Spec{
 func Example() {
 	cache, remove := openCache()
 	defer remove()
-	if _, err := cache.WriteSpec(gpuSpec, cdi.SpecName("vendor.com", "gpu")); err != nil {
+	if _, err := cache.WriteSpec(gpuSpec, cdi.GenerateSpecName("vendor.com", "gpu")); err != nil {
 		log.Fatal(err)
 	}
 
-	fmt.Println(cache.Vendors(), cache.Classes(), cache.Devices())
+	fmt.Println(cache.ListVendors(), cache.ListClasses(), cache.ListDevices())
 	spec := &rspec.Spec{Version: rspec.Version, Process: &rspec.Process{Env: []string{"PATH=/bin"}}}
-	if _, err := cache.Inject(spec, "vendor.com/gpu=gpu1"); err != nil {
+	if _, err := cache.InjectDevices(spec, "vendor.com/gpu=gpu1"); err != nil {
 		log.Fatal(err)
 	}
 	fmt.Println(spec.Process.Env)
@@ -61,14 +61,14 @@ func Example() {
 }
 
 // The error of a device that does not exist names those that are similar.
-func ExampleCache_Inject_unresolved() {
+func ExampleCache_InjectDevices_unresolved() {
 	cache, remove := openCache()
 	defer remove()
 	if _, err := cache.WriteSpec(gpuSpec, "vendor.json"); err != nil {
 		log.Fatal(err)
 	}
 
-	unresolved, err := cache.Inject(&rspec.Spec{}, "vendor.com/gpu=gpu0", "vendor.com/gpu=gpu7")
+	unresolved, err := cache.InjectDevices(&rspec.Spec{}, "vendor.com/gpu=gpu0", "vendor.com/gpu=gpu7")
 	fmt.Println(unresolved)
 	var missing *cdi.NotFoundError
 	if errors.As(err, &missing) {
@@ -80,47 +80,47 @@ func ExampleCache_Inject_unresolved() {
 }
 
 // A DRA driver writes a spec file for one claim, and removes it with the claim.
-func ExampleTransientSpecName() {
+func ExampleGenerateTransientSpecName() {
 	cache, remove := openCache()
 	defer remove()
-	name, err := cdi.TransientSpecName("vendor.com", "gpu", "claim-17")
+	name, err := cdi.GenerateTransientSpecName("vendor.com", "gpu", "claim-17")
 	if err != nil {
 		log.Fatal(err)
 	}
 	if _, err := cache.WriteSpec(gpuSpec, name); err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(name, len(cache.Devices()))
+	fmt.Println(name, len(cache.ListDevices()))
 	if err := cache.RemoveSpec(name); err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(len(cache.Devices()))
+	fmt.Println(len(cache.ListDevices()))
 	// Output:
 	// vendor.com-gpu_claim-17 2
 	// 0
 }
 
 // A broken file is reported with the place of each fault, and harms no other file.
-func ExampleCache_SpecErrors() {
+func ExampleCache_GetErrors() {
 	cache, remove := openCache()
 	defer remove()
 	if _, err := cache.WriteSpec(gpuSpec, "good"); err != nil {
 		log.Fatal(err)
 	}
 	broken := []byte(`{"cdiVersion": "0.7.0", "kind": "vendor.com/nic", "devices": [{"name": "eth", "containerEdits": {"env": ["VF"]}}]}`)
-	if err := os.WriteFile(cache.SpecDirs()[0]+"/broken.json", broken, 0o644); err != nil {
+	if err := os.WriteFile(cache.GetSpecDirectories()[0]+"/broken.json", broken, 0o644); err != nil {
 		log.Fatal(err)
 	}
 
-	for _, err := range cache.SpecErrors() {
+	for _, err := range cache.GetErrors() {
 		var refused *cdi.SpecError
 		if errors.As(err, &refused) {
-			for _, d := range refused.Diagnostics {
+			for _, d := range refused.Faults {
 				fmt.Printf("line %d, column %d, %s: found %s: %s\n", d.Line, d.Column, d.Field, d.Found, d.Rule)
 			}
 		}
 	}
-	fmt.Println(cache.Devices())
+	fmt.Println(cache.ListDevices())
 	// Output:
 	// line 1, column 106, devices[0].containerEdits.env[0]: found "VF": must be NAME=VALUE
 	// [vendor.com/gpu=gpu0 vendor.com/gpu=gpu1]
@@ -129,7 +129,8 @@ func ExampleCache_SpecErrors() {
 func ExampleParseQualifiedName() {
 	vendor, class, name, err := cdi.ParseQualifiedName("vendor.com/gpu=gpu0")
 	fmt.Println(vendor, class, name, err)
-	fmt.Println(cdi.ValidateQualifiedName("gpu0"))
+	_, _, _, err = cdi.ParseQualifiedName("gpu0")
+	fmt.Println(err)
 	// Output:
 	// vendor.com gpu gpu0 <nil>
 	// resolve CDI device "gpu0": must be a vendor, a class and a name, such as vendor.com/class=name

@@ -14,26 +14,20 @@ import (
 	"github.com/jackfield/jackfield/internal/edit"
 	"github.com/jackfield/jackfield/internal/edit/cdiedits"
 	"github.com/jackfield/jackfield/internal/edit/oci"
+	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 
-// Inject adds the edits of devices to an OCI spec: the edits of each spec file once, before
-// those of its first device, and each device once. Device nodes get type, numbers and mode from
-// the host where the spec file leaves them out.
-//
-// Where devices cannot be found, Inject returns their names, and an error that says why for
-// each. After an error the OCI spec is as it was. On success *spec is replaced: a pointer that
-// the caller has into it, such as spec.Process, may be outdated.
-func (c *Cache) Inject(spec *rspec.Spec, names ...string) (unresolved []string, err error) {
+// injectDevices adds the edits of devices to an OCI spec, which is unchanged after an error.
+func injectDevices(host hostfs.Root, s *Snapshot, spec *rspec.Spec, names []string) (unresolved []string, err error) {
 	if spec == nil {
-		return nil, fmt.Errorf("inject CDI devices: the OCI spec is nil: %w", errdefs.ErrInvalidArgument)
+		return nil, fmt.Errorf("the OCI spec is nil: %w", errdefs.ErrInvalidArgument)
 	}
 	var (
 		devices []*Device
 		errs    []error
 	)
-	snapshot := c.current()
 	for _, name := range names {
-		device, err := snapshot.Device(name)
+		device, err := s.Device(name)
 		if err != nil {
 			unresolved, errs = append(unresolved, name), append(errs, err)
 			continue
@@ -41,22 +35,19 @@ func (c *Cache) Inject(spec *rspec.Spec, names ...string) (unresolved []string, 
 		devices = append(devices, device)
 	}
 	if len(errs) > 0 {
-		return unresolved, fmt.Errorf("inject CDI devices: %w", errors.Join(errs...))
+		return unresolved, errors.Join(errs...)
 	}
-	set, err := c.editsOf(devices, spec)
-	if err == nil {
-		err = applyEdits(spec, set)
-	}
+	set, err := editsOf(host, devices, spec)
 	if err != nil {
-		return nil, fmt.Errorf("inject CDI devices: %w", err)
+		return nil, err
 	}
-	return nil, nil
+	return nil, applyEdits(spec, set)
 }
 
 // editsOf returns the edits of devices for a container with an OCI spec.
-func (c *Cache) editsOf(devices []*Device, spec *rspec.Spec) (*edit.Set, error) {
+func editsOf(host hostfs.Root, devices []*Device, spec *rspec.Spec) (*edit.Set, error) {
 	builder := edit.NewBuilder(oci.Existing(spec))
-	adder := cdiedits.Adder{Host: c.host, Builder: &builder}
+	adder := cdiedits.Adder{Host: host, Builder: &builder}
 	if spec.Process != nil {
 		adder.UID, adder.GID = spec.Process.User.UID, spec.Process.User.GID
 	}
@@ -81,12 +72,11 @@ func (c *Cache) editsOf(devices []*Device, spec *rspec.Spec) (*edit.Set, error) 
 	return builder.Set(), nil
 }
 
-// applyEdits edits an OCI spec by way of its JSON, so that nothing of it is changed where the edits
-// cannot be applied.
+// applyEdits edits the JSON text of an OCI spec, so that the spec is unchanged if the edits cannot be applied.
 func applyEdits(spec *rspec.Spec, set *edit.Set) error {
 	versioned := *spec
 	if versioned.Version == "" {
-		versioned.Version = rspec.Version // ParseConfig asks for one
+		versioned.Version = rspec.Version // ParseConfig requires one
 	}
 	text, err := json.Marshal(&versioned)
 	if err != nil {

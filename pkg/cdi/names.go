@@ -3,111 +3,128 @@
 package cdi
 
 import (
+	"cmp"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/containerd/errdefs"
 	"tags.cncf.io/container-device-interface/pkg/parser"
 
-	"github.com/jackfield/jackfield/internal/cdiregistry"
+	"github.com/jackfield/jackfield/internal/base/name"
 )
+
+const (
+	maxVendor          = 253 // CDI, "Kind": the prefix, a DNS subdomain
+	maxClass           = 63  // CDI, "Kind": the name
+	maxAnnotationBytes = 256 << 10
+)
+
+// checkKind returns why a text is not "vendor/class" by the rules of CDI, or nil.
+func checkKind(kind string) error {
+	vendor, class := parser.ParseQualifier(kind)
+	if vendor == "" {
+		return fmt.Errorf("must be a vendor and a class, such as vendor.com/gpu")
+	}
+	const shape = "must be letters, digits, '-', '_' and '.', with a letter first and a letter or a digit last"
+	if parser.ValidateVendorName(vendor) != nil {
+		return fmt.Errorf("the vendor, before the /, %s", shape)
+	}
+	if parser.ValidateClassName(class) != nil {
+		return fmt.Errorf("the class, after the /, %s", shape)
+	}
+	if len(vendor) > maxVendor {
+		return fmt.Errorf("the vendor has %d characters, at most %d are allowed", len(vendor), maxVendor)
+	}
+	if len(class) > maxClass {
+		return fmt.Errorf("the class has %d characters, at most %d are allowed", len(class), maxClass)
+	}
+	return nil
+}
+
+// checkName returns why a text is not a device name, the part after the "=", or nil.
+func checkName(name string) error {
+	if parser.ValidateDeviceName(name) != nil {
+		return fmt.Errorf("must be letters, digits, '-', '_', '.' and ':', with a letter or a digit at both ends")
+	}
+	return nil
+}
 
 // QualifiedName returns "vendor/class=name".
 func QualifiedName(vendor, class, name string) string {
 	return parser.QualifiedName(vendor, class, name)
 }
 
-// ParseQualifiedName splits "vendor/class=name". The error is a *NameError.
+// ParseQualifiedName splits "vendor/class=name". The error is a *NameError. It accepts the names that upstream accepts: the
+// maximum length of the parts holds for spec files only.
 func ParseQualifiedName(qualified string) (vendor, class, name string, err error) {
-	if err := cdiregistry.ValidateQualifiedName(qualified); err != nil {
-		return "", "", "", err
+	if vendor, class, name, err = parser.ParseQualifiedName(qualified); err == nil {
+		return vendor, class, name, nil
 	}
-	return parser.ParseQualifiedName(qualified)
-}
-
-// ValidateQualifiedName returns a *NameError for what is not "vendor/class=name", and nil
-// otherwise.
-func ValidateQualifiedName(qualified string) error {
-	return cdiregistry.ValidateQualifiedName(qualified)
-}
-
-// SpecName returns the name, without extension, of the spec file of a kind that exists once on
-// a host.
-func SpecName(vendor, class string) string { return vendor + "-" + class }
-
-// TransientSpecName returns the name, without extension, of a spec file that lives as long as
-// an entity of the given ID, such as a container or a resource claim.
-func TransientSpecName(vendor, class, id string) (string, error) {
-	return cdiregistry.TransientName(vendor+"/"+class, id)
-}
-
-// AnnotationPrefix begins the keys of annotations that request CDI devices.
-const AnnotationPrefix = "cdi.k8s.io/"
-
-// AnnotationKey returns the key under which a device plugin requests CDI devices for one of
-// its devices. The plugin's name has the form "vendor.device-type".
-func AnnotationKey(plugin, deviceID string) (string, error) {
-	key := AnnotationPrefix + plugin + "_" + strings.ReplaceAll(deviceID, "/", "_")
-	switch {
-	case plugin == "":
-		return "", fmt.Errorf("make CDI annotation: the plugin's name is empty: %w", errdefs.ErrInvalidArgument)
-	case deviceID == "":
-		return "", fmt.Errorf("make CDI annotation: the device ID is empty: %w", errdefs.ErrInvalidArgument)
+	vendor, class, device := parser.ParseDevice(qualified)
+	rule := err.Error()
+	if vendor == "" {
+		rule = "must be a vendor, a class and a name, such as vendor.com/class=name"
+	} else if kind := checkKind(vendor + "/" + class); kind != nil {
+		rule = kind.Error()
+	} else if own := checkName(device); own != nil {
+		rule = "the name, after the =, " + own.Error()
 	}
-	if err := cdiregistry.ValidateAnnotationKey(key); err != nil {
-		return "", fmt.Errorf("make CDI annotation %q: %w: %w", key, err, errdefs.ErrInvalidArgument)
-	}
-	return key, nil
+	return "", "", "", &NameError{Name: qualified, Rule: rule}
 }
 
-// AnnotationValue returns the value that requests the devices with the given qualified names.
-func AnnotationValue(devices []string) (string, error) {
-	for _, name := range devices {
-		if err := cdiregistry.ValidateQualifiedName(name); err != nil {
-			return "", err
+// GenerateSpecName returns the name, without extension, of the spec file of a kind that exists once on a host.
+func GenerateSpecName(vendor, class string) string { return vendor + "-" + class }
+
+// GenerateTransientSpecName returns the name, without extension, of a spec file that lives as long as an entity of the given
+// ID, such as a container or a resource claim: "vendor.com-class_id".
+func GenerateTransientSpecName(vendor, class, id string) (string, error) {
+	kind := vendor + "/" + class
+	if err := checkKind(kind); err != nil {
+		return "", fmt.Errorf("name transient CDI spec of kind %q: %w: %w", kind, err, errdefs.ErrInvalidArgument)
+	}
+	if id == "" || strings.IndexByte(id, 0) >= 0 {
+		return "", fmt.Errorf("name transient CDI spec of kind %q: the ID %q is empty or has a NUL: %w", kind, id, errdefs.ErrInvalidArgument)
+	}
+	return GenerateSpecName(vendor, class) + "_" + strings.ReplaceAll(id, "/", "_"), nil
+}
+
+// validateAnnotationKey returns why a text is not a qualified name of Kubernetes: an optional DNS subdomain and "/", and a
+// name of at most 63 characters. Case does not matter.
+func validateAnnotationKey(key string) error {
+	last := key
+	if prefix, rest, ok := strings.Cut(key, "/"); ok {
+		last = rest
+		if !name.IsSubdomainInAnyCase(prefix) {
+			return fmt.Errorf("the part before the / must be a DNS subdomain of at most %d characters", maxVendor)
 		}
 	}
-	return strings.Join(devices, ","), nil
+	if !name.IsQualifiedPart(last) {
+		return fmt.Errorf("the name must be 1 to 63 letters, digits, '-', '_' and '.', with a letter or a digit at both ends")
+	}
+	return nil
 }
 
-// UpdateAnnotations adds the annotation by which a device plugin requests devices, to a map
-// that may be nil. A key that the map has is an errdefs.ErrAlreadyExists. After an error the
-// map is as it was.
-func UpdateAnnotations(annotations map[string]string, plugin, deviceID string, devices []string) (map[string]string, error) {
-	key, err := AnnotationKey(plugin, deviceID)
-	if err != nil {
-		return annotations, err
-	}
-	if _, ok := annotations[key]; ok {
-		return annotations, fmt.Errorf("make CDI annotation %q: the key is in use: %w", key, errdefs.ErrAlreadyExists)
-	}
-	value, err := AnnotationValue(devices)
-	if err != nil {
-		return annotations, err
-	}
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
-	annotations[key] = value
-	return annotations, nil
-}
-
-// ParseAnnotations returns the keys of the annotations that request CDI devices, sorted, and
-// the qualified names of these devices in the order of the keys.
-func ParseAnnotations(annotations map[string]string) (keys, devices []string, err error) {
-	for _, key := range slices.Sorted(maps.Keys(annotations)) {
-		if !strings.HasPrefix(key, AnnotationPrefix) {
-			continue
-		}
-		keys = append(keys, key)
-		for name := range strings.SplitSeq(annotations[key], ",") {
-			if err := cdiregistry.ValidateQualifiedName(name); err != nil {
-				return nil, nil, fmt.Errorf("parse annotation %q: %w", key, err)
+// naturalCompare orders names with numbers in them by the numbers: 2 before 10.
+func naturalCompare(a, b string) int {
+	textOrder := strings.Compare(a, b)
+	for a != "" && b != "" {
+		x, y := leadingDigits(a), leadingDigits(b)
+		switch {
+		case x != "" && y != "":
+			a, b = a[len(x):], b[len(y):]
+			x, y = strings.TrimLeft(x, "0"), strings.TrimLeft(y, "0")
+			if c := cmp.Or(len(x)-len(y), strings.Compare(x, y)); c != 0 {
+				return c
 			}
-			devices = append(devices, name)
+		case a[0] != b[0]:
+			return int(a[0]) - int(b[0])
+		default:
+			a, b = a[1:], b[1:]
 		}
 	}
-	return keys, devices, nil
+	return cmp.Or(len(a)-len(b), textOrder)
+}
+
+func leadingDigits(s string) string {
+	return s[:len(s)-len(strings.TrimLeft(s, "0123456789"))]
 }

@@ -37,7 +37,6 @@ var layers = [][]string{
 	{"internal/source"},
 	{"internal/config"},
 	{"pkg"},
-	{"internal/cdiregistry"},
 	{"internal/edit"},
 	{"internal/host"},
 	{"internal/base"},

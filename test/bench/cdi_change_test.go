@@ -11,10 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"tags.cncf.io/container-device-interface/pkg/cdi"
+	upstream "tags.cncf.io/container-device-interface/pkg/cdi"
 
-	"github.com/jackfield/jackfield/internal/cdiregistry"
-	"github.com/jackfield/jackfield/internal/host/hostfs"
+	"github.com/jackfield/jackfield/pkg/cdi"
 )
 
 // cdiCache is an open registry or upstream cache.
@@ -32,7 +31,7 @@ type cdiSide struct {
 // cdiCaches has the two sides that every CDI benchmark compares.
 var cdiCaches = []cdiSide{
 	{"jackfield", func(tb testing.TB, dir string) cdiCache {
-		r, err := cdiregistry.New(hostfs.Host(), []string{dir}, cdiregistry.Options{})
+		r, err := cdi.NewCache(cdi.Options{SpecDirs: []string{dir}})
 		if err != nil {
 			tb.Fatal(err)
 		}
@@ -43,14 +42,14 @@ var cdiCaches = []cdiSide{
 		}
 	}},
 	{"upstream", func(tb testing.TB, dir string) cdiCache {
-		c, err := cdi.NewCache(cdi.WithSpecDirs(dir))
+		c, err := upstream.NewCache(upstream.WithSpecDirs(dir))
 		if err != nil {
 			tb.Fatal(err)
 		}
 		return cdiCache{
 			has: func(name string) bool { return c.GetDevice(name) != nil },
 			// It has no Close. Without directories it watches nothing.
-			close: func() { _ = c.Configure(cdi.WithAutoRefresh(false), cdi.WithSpecDirs("/nonexistent")) },
+			close: func() { _ = c.Configure(upstream.WithAutoRefresh(false), upstream.WithSpecDirs("/nonexistent")) },
 		}
 	}},
 }

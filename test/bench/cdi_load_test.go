@@ -6,10 +6,9 @@ import (
 	"fmt"
 	"testing"
 
-	"tags.cncf.io/container-device-interface/pkg/cdi"
+	upstream "tags.cncf.io/container-device-interface/pkg/cdi"
 
-	"github.com/jackfield/jackfield/internal/cdiregistry"
-	"github.com/jackfield/jackfield/internal/host/hostfs"
+	"github.com/jackfield/jackfield/pkg/cdi"
 )
 
 // BenchmarkCDIColdLoad measures the time from opening a registry until the first device is found.
@@ -19,7 +18,7 @@ func BenchmarkCDIColdLoad(b *testing.B) {
 		b.Run(fmt.Sprintf("n=%d/jackfield", n), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				r, err := cdiregistry.New(hostfs.Host(), []string{dir}, cdiregistry.Options{})
+				r, err := cdi.NewCache(cdi.Options{SpecDirs: []string{dir}})
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -34,7 +33,7 @@ func BenchmarkCDIColdLoad(b *testing.B) {
 		b.Run(fmt.Sprintf("n=%d/upstream", n), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				c, err := cdi.NewCache(cdi.WithSpecDirs(dir), cdi.WithAutoRefresh(false))
+				c, err := upstream.NewCache(upstream.WithSpecDirs(dir), upstream.WithAutoRefresh(false))
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -5,6 +5,7 @@ package cdi
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,7 +14,7 @@ import (
 	upstream "tags.cncf.io/container-device-interface/pkg/cdi"
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
-	"github.com/jackfield/jackfield/internal/cdiregistry"
+	"github.com/jackfield/jackfield/pkg/cdi"
 )
 
 // stricter lists the rules that only Jackfield has, each by a part of its diagnostic. Each has a row
@@ -38,9 +39,18 @@ var stricter = []string{
 	"aliases that stand for too much",
 }
 
+// parseText returns the spec in a text, or its faults.
+func parseText(text []byte) (*specs.Spec, cdi.FieldErrors) {
+	spec, err := cdi.ParseSpec(text)
+	if refused, ok := errors.AsType[*cdi.SpecError](err); ok {
+		return spec, refused.Faults
+	}
+	return spec, nil
+}
+
 // isIntended reports whether Jackfield and upstream agree about a text or differ on purpose. why is
 // the reason for the difference.
-func isIntended(text []byte, ours []*cdiregistry.Diagnostic, theirs error) (why string, ok bool) {
+func isIntended(text []byte, ours cdi.FieldErrors, theirs error) (why string, ok bool) {
 	switch {
 	case len(ours) == 0 && theirs == nil, len(ours) > 0 && theirs != nil:
 		return "", true
@@ -50,7 +60,7 @@ func isIntended(text []byte, ours []*cdiregistry.Diagnostic, theirs error) (why 
 	case bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte("{")) && !json.Valid(text):
 		// Jackfield reports such text as invalid JSON. Upstream reads it as YAML, and so does
 		// Jackfield after a document start.
-		_, ours = cdiregistry.Parse(append([]byte("---\n"), text...))
+		_, ours = parseText(append([]byte("---\n"), text...))
 		if len(ours) == 0 {
 			return "rejected as JSON, and valid as YAML", false
 		}

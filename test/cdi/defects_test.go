@@ -16,9 +16,8 @@ import (
 	upstream "tags.cncf.io/container-device-interface/pkg/cdi"
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
-	"github.com/jackfield/jackfield/internal/cdiregistry"
-	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/internal/source/annotation"
+	"github.com/jackfield/jackfield/pkg/cdi"
 )
 
 // Each test here shows one defect of upstream's cache, and that the registry does not have
@@ -28,7 +27,7 @@ import (
 type cachePair struct {
 	*testing.T
 	dirs  []string
-	ours  *cdiregistry.Registry
+	ours  *cdi.Cache
 	cache *upstream.Cache
 }
 
@@ -49,7 +48,7 @@ func newCachePair(t *testing.T, dirs ...string) *cachePair {
 // openCaches loads the directories on both sides.
 func (b *cachePair) openCaches() {
 	b.Helper()
-	r, err := cdiregistry.New(hostfs.Host(), b.dirs, cdiregistry.Options{})
+	r, err := cdi.NewCache(cdi.Options{SpecDirs: b.dirs})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -131,7 +130,7 @@ func TestNullEntryIsRejectedWithoutPanic(t *testing.T) {
 		if err == nil || strings.Contains(err.Error(), "panics") != panics {
 			t.Errorf("upstream on %s: %v", field, err)
 		}
-		if d := cdiregistry.Validate(text); len(d) != 1 || !strings.Contains(d[0].Error(), field+"[0]: found null") {
+		if _, d := parseText(text); len(d) != 1 || !strings.Contains(d[0].Error(), field+"[0]: found null") {
 			t.Errorf("jackfield: %v", d)
 		}
 	}
@@ -301,7 +300,7 @@ func TestForbiddenFilesAreRejected(t *testing.T) {
 		if _, err := parseUpstream(t.TempDir(), []byte(text)); err != nil {
 			t.Errorf("%s: upstream rejects it as well: %v", rule, err)
 		}
-		if d := cdiregistry.Validate([]byte(text)); len(d) == 0 || !strings.Contains(d[0].Error(), rule) {
+		if _, d := parseText([]byte(text)); len(d) == 0 || !strings.Contains(d[0].Error(), rule) {
 			t.Errorf("%s: jackfield returns %v", rule, d)
 		}
 	}
@@ -314,7 +313,7 @@ func TestJSONEscapesAreAccepted(t *testing.T) {
 		if _, err := parseUpstream(t.TempDir(), text); err == nil {
 			t.Errorf("upstream accepts %s as well", escape)
 		}
-		spec, d := cdiregistry.Parse(text)
+		spec, d := parseText(text)
 		if len(d) > 0 || spec.Devices[0].ContainerEdits.Env[0] != "V="+want {
 			t.Errorf("%s: jackfield returns %v, %v", escape, spec, d)
 		}
@@ -332,7 +331,7 @@ func TestJSONWhiteSpaceIsAccepted(t *testing.T) {
 		if _, err := parseUpstream(t.TempDir(), []byte(text)); err == nil {
 			t.Errorf("%s: upstream accepts it as well", what)
 		}
-		if d := cdiregistry.Validate([]byte(text)); len(d) > 0 {
+		if _, d := parseText([]byte(text)); len(d) > 0 {
 			t.Errorf("%s: jackfield returns %v", what, d)
 		}
 	}
@@ -345,7 +344,7 @@ func TestNextLineCharacterIsKept(t *testing.T) {
 	if err != nil || theirs.Devices[0].ContainerEdits.Env[0] != "V=a b" {
 		t.Errorf("upstream returns %v, %v", theirs, err)
 	}
-	ours, d := cdiregistry.Parse(text)
+	ours, d := parseText(text)
 	if len(d) > 0 || ours.Devices[0].ContainerEdits.Env[0] != "V=a\u0085b" {
 		t.Errorf("jackfield returns %v, %v", ours, d)
 	}
@@ -364,7 +363,7 @@ func TestFIFODoesNotBlockRegistry(t *testing.T) {
 		defer close(loaded)
 		_, _ = upstream.NewCache(upstream.WithSpecDirs(b.dirs...), upstream.WithAutoRefresh(false))
 	}()
-	r, err := cdiregistry.New(hostfs.Host(), b.dirs, cdiregistry.Options{})
+	r, err := cdi.NewCache(cdi.Options{SpecDirs: b.dirs})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -408,7 +407,7 @@ func TestWrittenSpecIsReadableByAll(t *testing.T) {
 	if st, err := os.Stat(b.dirs[1] + "/theirs.json"); err != nil || st.Mode().Perm() != 0o600 {
 		t.Errorf("upstream writes with mode %v, %v", st.Mode(), err)
 	}
-	file, err := cdiregistry.WriteSpec(hostfs.Host(), b.dirs[1], "ours.json", spec)
+	file, err := b.ours.WriteSpec(spec, "ours.json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -453,7 +452,7 @@ func TestVersionRulesOfEarlierDevices(t *testing.T) {
 		accepted bool
 	}{{text(bind, `{"env":["A=b"]}`), true}, {text(`{"env":["A=b"]}`, bind), false}} {
 		_, err := parseUpstream(t.TempDir(), c.text)
-		d := cdiregistry.Validate(c.text)
+		_, d := parseText(c.text)
 		if (err == nil) != c.accepted || (len(d) == 0) != c.accepted {
 			t.Errorf("%s: upstream %v, jackfield %v", c.text, err, d)
 		}

@@ -16,8 +16,7 @@ import (
 	upstream "tags.cncf.io/container-device-interface/pkg/cdi"
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
-	"github.com/jackfield/jackfield/internal/cdiregistry"
-	"github.com/jackfield/jackfield/internal/host/hostfs"
+	"github.com/jackfield/jackfield/pkg/cdi"
 )
 
 // TestRandomDirectoriesAgreeWithUpstream compares both sides on generated directories: the devices, their files and
@@ -37,7 +36,7 @@ func TestRandomDirectoriesAgreeWithUpstream(t *testing.T) {
 		}
 	}
 	dirs := []string{many, top + "/a", top + "/b", top + "/c"}
-	r, err := cdiregistry.New(hostfs.Host(), dirs, cdiregistry.Options{})
+	r, err := cdi.NewCache(cdi.Options{SpecDirs: dirs})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +94,7 @@ func (g generator) names() []string {
 	return names[:1+g.IntN(3)]
 }
 
-func compareDirectories(t *testing.T, s *cdiregistry.Snapshot, cache *upstream.Cache) (conflicts, shadowed int) {
+func compareDirectories(t *testing.T, s *cdi.Snapshot, cache *upstream.Cache) (conflicts, shadowed int) {
 	t.Helper()
 	ours, theirs := s.Devices(), cache.ListDevices()
 	faults := map[string]bool{}
@@ -122,7 +121,7 @@ func compareDirectories(t *testing.T, s *cdiregistry.Snapshot, cache *upstream.C
 		if err != nil {
 			t.Fatal(err)
 		}
-		diags := cdiregistry.Validate(text)
+		_, diags := parseText(text)
 		if _, theirs := parseUpstream(t.TempDir(), text); theirs != nil || len(diags) == 0 && len(cache.GetErrors()[path]) > 0 {
 			continue
 		}
@@ -149,7 +148,7 @@ func compareDirectories(t *testing.T, s *cdiregistry.Snapshot, cache *upstream.C
 	return conflicts, shadowed
 }
 
-func compareDevice(t *testing.T, s *cdiregistry.Snapshot, cache *upstream.Cache, name string) {
+func compareDevice(t *testing.T, s *cdi.Snapshot, cache *upstream.Cache, name string) {
 	t.Helper()
 	d, err := s.Device(name)
 	if err != nil {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cdi compares internal/cdiregistry with upstream's CDI cache: both must accept and reject the
+// Package cdi compares pkg/cdi with upstream's CDI cache: both must accept and reject the
 // same files, and find the same devices with the same edits. isIntended lists the intended
 // differences, and docs/explanation/differences-from-upstream-cdi.md gives their reasons.
 package cdi

@@ -18,9 +18,9 @@ import (
 	ours "github.com/jackfield/jackfield/pkg/cdi"
 )
 
-func openFacade(tb testing.TB, dirs []string) *ours.Cache {
+func openCache(tb testing.TB, dirs []string) *ours.Cache {
 	tb.Helper()
-	c, err := ours.Open(ours.Options{SpecDirs: dirs, DisableAutoRefresh: true})
+	c, err := ours.NewCache(ours.Options{SpecDirs: dirs, DisableWatch: true})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -28,23 +28,23 @@ func openFacade(tb testing.TB, dirs []string) *ours.Cache {
 	return c
 }
 
-// compareFacade compares what pkg/cdi and upstream list, and what both inject.
-func compareFacade(t *testing.T, in injection, dirs []string) {
+// compareCaches compares what pkg/cdi and upstream list, and what both inject.
+func compareCaches(t *testing.T, in injection, dirs []string) {
 	t.Helper()
-	c, theirs := openFacade(t, dirs), newUpstreamCache(t, dirs)
+	c, theirs := openCache(t, dirs), newUpstreamCache(t, dirs)
 	for what, lists := range map[string][2][]string{
-		"vendors":     {theirs.ListVendors(), c.Vendors()},
-		"classes":     {theirs.ListClasses(), c.Classes()},
-		"devices":     {theirs.ListDevices(), c.Devices()},
-		"directories": {theirs.GetSpecDirectories(), c.SpecDirs()},
-		"spec errors": {slices.Sorted(maps.Keys(theirs.GetErrors())), slices.Sorted(maps.Keys(c.SpecErrors()))},
+		"vendors":     {theirs.ListVendors(), c.ListVendors()},
+		"classes":     {theirs.ListClasses(), c.ListClasses()},
+		"devices":     {theirs.ListDevices(), c.ListDevices()},
+		"directories": {theirs.GetSpecDirectories(), c.GetSpecDirectories()},
+		"spec errors": {slices.Sorted(maps.Keys(theirs.GetErrors())), slices.Sorted(maps.Keys(c.GetErrors()))},
 	} {
 		if diff := cmp.Diff(lists[0], lists[1], cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("%s (-upstream +pkg/cdi): %s", what, diff)
 		}
 	}
 	for _, name := range theirs.ListDevices() {
-		d, err := c.Device(name)
+		d, err := c.GetDevice(name)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -54,7 +54,7 @@ func compareFacade(t *testing.T, in injection, dirs []string) {
 		}
 	}
 	before, mine, peer := copySpec(t, in.spec), copySpec(t, in.spec), copySpec(t, in.spec)
-	unresolved, err := c.Inject(mine, in.devices...)
+	unresolved, err := c.InjectDevices(mine, in.devices...)
 	theirUnresolved, theirErr := theirs.InjectDevices(peer, in.devices...)
 	if err == nil && refusesRepeatedNetDevice(theirErr) {
 		return
@@ -70,9 +70,9 @@ func compareFacade(t *testing.T, in injection, dirs []string) {
 	}
 }
 
-// TestFacadeAgreesWithUpstream compares pkg/cdi with upstream on generated directories,
+// TestCacheAgreesWithUpstream compares pkg/cdi with upstream on generated directories,
 // OCI specs and requests, some of them for devices that do not exist.
-func TestFacadeAgreesWithUpstream(t *testing.T) {
+func TestCacheAgreesWithUpstream(t *testing.T) {
 	base, h := t.TempDir(), newHost(t)
 	for seed := range *rounds / 10 {
 		g := generator{rand.New(rand.NewPCG(uint64(seed), 17))}
@@ -80,21 +80,21 @@ func TestFacadeAgreesWithUpstream(t *testing.T) {
 		if g.chance(20) {
 			in.devices = append(in.devices, pick(g, "vendor.com/none=x", "no name", "v.com/c=missing"))
 		}
-		compareFacade(t, in, in.write(t, base))
+		compareCaches(t, in, in.write(t, base))
 		if t.Failed() {
 			t.Fatalf("seed %d", seed)
 		}
 	}
 }
 
-// TestFacadeWritesWhatUpstreamReads writes a transient spec with pkg/cdi, reads it with
+// TestCacheWritesWhatUpstreamReads writes a transient spec with pkg/cdi, reads it with
 // upstream, and removes it.
-func TestFacadeWritesWhatUpstreamReads(t *testing.T) {
+func TestCacheWritesWhatUpstreamReads(t *testing.T) {
 	dir := t.TempDir()
-	c := openFacade(t, []string{dir})
+	c := openCache(t, []string{dir})
 	spec := &specs.Spec{Version: "0.6.0", Kind: "vendor.com/gpu", Devices: []specs.Device{{Name: "0", ContainerEdits: specs.ContainerEdits{Env: []string{"A=b"}}}}}
 	for _, ext := range []string{"", ".json", ".yaml"} {
-		name, err := ours.TransientSpecName("vendor.com", "gpu", "pod/1")
+		name, err := ours.GenerateTransientSpecName("vendor.com", "gpu", "pod/1")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -119,13 +119,13 @@ func TestFacadeWritesWhatUpstreamReads(t *testing.T) {
 			t.Errorf("%s exists after its removal: %v", file, err)
 		}
 	}
-	if got, want := ours.SpecName("vendor.com", "gpu"), upstream.GenerateSpecName("vendor.com", "gpu"); got != want {
+	if got, want := ours.GenerateSpecName("vendor.com", "gpu"), upstream.GenerateSpecName("vendor.com", "gpu"); got != want {
 		t.Errorf("the name is %q, and upstream's is %q", got, want)
 	}
 }
 
-// TestFacadeNamesAgreeWithUpstream compares the rules for qualified names and annotations.
-func TestFacadeNamesAgreeWithUpstream(t *testing.T) {
+// TestCacheNamesAgreeWithUpstream compares the rules for qualified names and annotations.
+func TestCacheNamesAgreeWithUpstream(t *testing.T) {
 	names := []string{"vendor.com/gpu=0", "vendor.com/gpu=gpu-0.1:x", "vendor.com/gpu", "=", "", "a/b=c", "-a/b=c", "a/b-=c", "a/b=c-", "a/b=c=d", "A_b.c/D=E", "ä/b=c"}
 	for _, name := range names {
 		vendor, class, device, err := ours.ParseQualifiedName(name)

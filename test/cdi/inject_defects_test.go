@@ -17,9 +17,9 @@ import (
 	rspec "github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/internal/cdiregistry"
 	"github.com/jackfield/jackfield/internal/engine"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
+	"github.com/jackfield/jackfield/pkg/cdi"
 )
 
 // Each test here shows one defect of upstream's injection, and that Jackfield does not have it.
@@ -227,7 +227,7 @@ func TestInjectErrorNamesFileAndFault(t *testing.T) {
 		t.Errorf("%v: "+upstreamFixed, theirs)
 	}
 	err := inject(newEngine(t, dirs), &rspec.Spec{}, "v.com/c=d")
-	var missing *cdiregistry.NotFoundError
+	var missing *cdi.NotFoundError
 	if !errors.As(err, &missing) || !strings.Contains(err.Error(), "0.json") || !strings.Contains(err.Error(), `found "A"`) {
 		t.Errorf("jackfield: %v", err)
 	}

@@ -12,7 +12,7 @@ import (
 
 	nriapi "github.com/containerd/nri/pkg/api"
 
-	"github.com/jackfield/jackfield/internal/cdiregistry"
+	"github.com/jackfield/jackfield/pkg/cdi"
 )
 
 // docs/reference/environment.md describes each environment variable that the programs read.
@@ -22,7 +22,7 @@ func TestEnvironmentVariablesAreDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	constants := map[string]string{
-		"cdiregistry.DirsEnv": cdiregistry.DirsEnv, "notifySocketEnv": "NOTIFY_SOCKET", "api.PluginIdxEnvVar": nriapi.PluginIdxEnvVar,
+		"cdi.DirsEnv": cdi.DirsEnv, "notifySocketEnv": "NOTIFY_SOCKET", "api.PluginIdxEnvVar": nriapi.PluginIdxEnvVar,
 		"api.PluginNameEnvVar": nriapi.PluginNameEnvVar, "api.PluginSocketEnvVar": nriapi.PluginSocketEnvVar,
 	}
 	lookup := regexp.MustCompile(`\b(?:[gG]etenv|LookupEnv)\(("[A-Z_]+"|[\w.]+EnvVar|[\w.]+Env)\)`)

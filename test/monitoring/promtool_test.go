@@ -20,9 +20,9 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/jackfield/jackfield/internal/cdiregistry"
 	"github.com/jackfield/jackfield/internal/report/status"
 	"github.com/jackfield/jackfield/internal/report/telemetry"
+	"github.com/jackfield/jackfield/pkg/cdi"
 	"github.com/jackfield/jackfield/test/parts"
 )
 
@@ -70,7 +70,7 @@ func TestPromtoolAcceptsMetrics(t *testing.T) {
 	c.Observe(telemetry.CreateContainer, 3*time.Millisecond)
 	c.Observe(telemetry.CreateContainer, time.Minute)
 	c.CountRequest("cdi", telemetry.Refused)
-	s := telemetry.Sample{Version: "v1", Node: status.Node{Runtime: &status.Runtime{Name: "containerd", Version: "v2", NRI: "0.8.0"}}, CDI: &cdiregistry.Stats{Files: 3}}
+	s := telemetry.Sample{Version: "v1", Node: status.Node{Runtime: &status.Runtime{Name: "containerd", Version: "v2", NRI: "0.8.0"}}, CDI: &cdi.Stats{Files: 3}}
 	reply := httptest.NewRecorder()
 	promhttp.HandlerFor(telemetry.NewGatherer(c, func() *telemetry.Sample { return &s }), promhttp.HandlerOpts{}).ServeHTTP(reply, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	text := reply.Body.Bytes()

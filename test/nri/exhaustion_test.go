@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/internal/base/testkit"
-	"github.com/jackfield/jackfield/internal/cdiregistry"
+	"github.com/jackfield/jackfield/pkg/cdi"
 	nritest "github.com/jackfield/jackfield/test/nri"
 	"github.com/jackfield/jackfield/test/vswitch"
 )
@@ -117,7 +117,7 @@ func TestManyCDIFilesAreAnsweredInTime(t *testing.T) {
 			return fmt.Appendf(nil, `{"cdiVersion":"0.6.0","kind":"vendor.com/net","devices":[{"name":"d%d","containerEdits":{"env":["D=%d"]}}]}`, i, i)
 		})
 		began = time.Now()
-		r, err := cdiregistry.New(n.host(), []string{"/etc/cdi"}, cdiregistry.Options{})
+		r, err := cdi.NewCache(cdi.Options{Root: n.host().Dir(), SpecDirs: []string{"/etc/cdi"}})
 		testkit.Must(t, err)
 		_, err = r.Snapshot().Device("vendor.com/net=d0")
 		testkit.Must(t, errors.Join(err, r.Close()))

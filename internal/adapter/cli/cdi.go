@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/jackfield/jackfield/internal/base/diag"
-	"github.com/jackfield/jackfield/internal/cdiregistry"
 	"github.com/jackfield/jackfield/internal/report/manifest"
 	"github.com/jackfield/jackfield/internal/report/orphans"
 )
@@ -87,7 +86,7 @@ func transientCommand(env Env) *cobra.Command {
 			if !remove {
 				return out.writeResult(env, files, func() string { return transientsText(files) })
 			}
-			removed, err := cdiregistry.RemoveTransients(local.host, list)
+			removed, err := orphans.Remove(local.host, list)
 			files = slices.DeleteFunc(files, func(f transientFile) bool { return !slices.Contains(removed, f.File) })
 			return errors.Join(err, out.writeResult(env, files, func() string { return pathsText(removed) }))
 		},
@@ -108,7 +107,7 @@ type transientFile struct {
 	File    string    `json:"file"`
 }
 
-func transientFiles(list []cdiregistry.Transient) []transientFile {
+func transientFiles(list []orphans.TransientSpec) []transientFile {
 	files := make([]transientFile, len(list))
 	for i, t := range list {
 		files[i] = transientFile{t.ID, t.File.Kind, t.File.ModTime.UTC(), t.File.Path}

@@ -21,8 +21,7 @@ import (
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/jackfield/jackfield/internal/base/diag"
-	"github.com/jackfield/jackfield/internal/cdiregistry"
-	"github.com/jackfield/jackfield/internal/host/hostfs"
+	"github.com/jackfield/jackfield/pkg/cdi"
 )
 
 const (
@@ -58,9 +57,9 @@ func generateNvidiaCommand(env Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			spec, diags := cdiregistry.Parse(text)
-			if len(diags) > 0 {
-				return printDiagnostics(env, "the output of nvidia-ctk", diag.List(diags))
+			spec, err := cdi.ParseSpec(text)
+			if err != nil {
+				return printDiagnostics(env, "the output of nvidia-ctk", err)
 			}
 			if out == "-" {
 				_, err := env.Stdout.Write(text)
@@ -92,14 +91,19 @@ func writeGenerated(cmd *cobra.Command, env Env, out string, spec *specs.Spec) e
 	if err != nil {
 		return err
 	}
-	file, err := cdiregistry.WriteSpec(hostfs.Host(), filepath.Dir(abs), filepath.Base(abs), spec)
+	cache, err := cdi.NewCache(cdi.Options{SpecDirs: []string{filepath.Dir(abs)}, DisableWatch: true})
 	if err != nil {
 		return err
 	}
-	if diags, err := cdiregistry.ValidateFile(hostfs.Host(), file, cdiregistry.ValidateOptions{}); err == nil {
-		for i, f := range diag.List(diags).WithFile(file) {
+	defer cache.Close()
+	file, err := cache.WriteSpec(spec, filepath.Base(abs))
+	if err != nil {
+		return err
+	}
+	if faults, err := cdi.ValidateFile(file, cdi.ValidateOptions{}); err == nil {
+		for _, f := range diag.All(file, faults).WithFile(file) {
 			consequence := ""
-			if !diags[i].IsWarning() {
+			if !f.IsWarning() {
 				consequence = "no container gets devices of it as it is: "
 			}
 			env.message("%s%s", consequence, f)
@@ -121,13 +125,13 @@ func reportShadowing(cmd *cobra.Command, env Env, file string, spec *specs.Spec)
 	}
 	defer registry.Close()
 	s := registry.Snapshot()
-	if !slices.ContainsFunc(s.Dirs(), func(d cdiregistry.Dir) bool { return d.Path == filepath.Dir(file) }) {
+	if !slices.ContainsFunc(s.Dirs(), func(d cdi.Dir) bool { return d.Path == filepath.Dir(file) }) {
 		return nil
 	}
 	shadowed := map[string]int{}
 	for _, device := range spec.Devices {
 		d, err := s.Device(spec.Kind + "=" + device.Name)
-		switch conflict := (*cdiregistry.ConflictError)(nil); {
+		switch conflict := (*cdi.ConflictError)(nil); {
 		case errors.As(err, &conflict):
 			for _, other := range conflict.Files {
 				shadowed[other]++
@@ -183,7 +187,7 @@ func runNvidiaCTK(ctx context.Context, env Env, options []string) ([]byte, error
 	err := cmd.Run()
 	switch {
 	case out.overflow:
-		return nil, fmt.Errorf("run %q: it prints more than the %d bytes a CDI file may have: %w", tool, cdiregistry.DefaultMaxFileSize, errdefs.ErrInvalidArgument)
+		return nil, fmt.Errorf("run %q: it prints more than the %d bytes a CDI file may have: %w", tool, cdi.MaxFileSize, errdefs.ErrInvalidArgument)
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		err = fmt.Errorf("no answer within %s: %w", nvidiaTimeout, errdefs.ErrUnavailable)
 	case errors.Is(err, exec.ErrWaitDelay):
@@ -217,7 +221,7 @@ type specOutput struct {
 }
 
 func (o *specOutput) Write(p []byte) (int, error) {
-	if o.overflow = len(o.text)+len(p) > cdiregistry.DefaultMaxFileSize; o.overflow {
+	if o.overflow = len(o.text)+len(p) > cdi.MaxFileSize; o.overflow {
 		return 0, unix.EFBIG
 	}
 	o.text = append(o.text, p...)

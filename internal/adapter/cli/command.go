@@ -13,7 +13,7 @@ import (
 
 	"github.com/jackfield/jackfield/internal/base/diag"
 	"github.com/jackfield/jackfield/internal/base/version"
-	"github.com/jackfield/jackfield/internal/cdiregistry"
+	"github.com/jackfield/jackfield/pkg/cdi"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
 
@@ -30,7 +30,7 @@ func exitStatus(err error) int {
 	hinted, _ := errors.AsType[*hintedError](err)
 	_, isDenied := errors.AsType[*deniedError](err)
 	_, isBadInfo := errors.AsType[deviceinfo.FieldErrors](err)
-	_, isBadSpec := errors.AsType[*cdiregistry.SpecError](err)
+	_, isBadSpec := errors.AsType[*cdi.SpecError](err)
 	switch {
 	case err == nil:
 		return ExitOK

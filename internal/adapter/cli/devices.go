@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/jackfield/jackfield/internal/base/diag"
-	"github.com/jackfield/jackfield/internal/cdiregistry"
+	"github.com/jackfield/jackfield/pkg/cdi"
 )
 
 // inventory is what a node offers.
@@ -124,13 +124,13 @@ func devicesCommand(env Env) *cobra.Command {
 	return cmd
 }
 
-func readInventory(registry *cdiregistry.Registry, node localNode) (*inventory, error) {
+func readInventory(cache *cdi.Cache, node localNode) (*inventory, error) {
 	plugins, err := node.listPluginFiles()
 	if err != nil {
 		return nil, err
 	}
 	o := &inventory{Dirs: []cdiDir{}, Devices: []cdiDevice{}, Conflicts: []cdiConflict{}, Refused: []cdiRefused{}, Ignored: []cdiIgnored{}, Shadowed: []cdiShadowed{}, DeviceInfo: plugins}
-	s := registry.Snapshot()
+	s := cache.Snapshot()
 	for _, d := range s.Dirs() {
 		dir := cdiDir{Path: d.Path, Missing: d.Missing}
 		if d.Err != nil {
@@ -145,8 +145,8 @@ func readInventory(registry *cdiregistry.Registry, node localNode) (*inventory, 
 		}
 	}
 	for _, f := range s.Files() {
-		if bad, ok := errors.AsType[*cdiregistry.SpecError](f.Err); ok {
-			o.Refused = append(o.Refused, cdiRefused{File: f.Path, Kind: f.Kind, Devices: f.Devices, Findings: diag.List(bad.Diagnostics).WithFile(f.Path)})
+		if bad, ok := errors.AsType[*cdi.SpecError](f.Err); ok {
+			o.Refused = append(o.Refused, cdiRefused{File: f.Path, Kind: f.Kind, Devices: f.Devices, Findings: diag.InFile(f.Path, bad)})
 		}
 		for _, c := range f.Conflicts {
 			if c.Files[0] == f.Path { // each of the files has the conflict

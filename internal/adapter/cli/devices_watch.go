@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackfield/jackfield/internal/cdiregistry"
+	"github.com/jackfield/jackfield/pkg/cdi"
 )
 
 // watchInterval is the time between two reads of the inventory.
@@ -42,7 +42,7 @@ func (i inventoryItem) formatText() string {
 
 // watcher prints the changes of what a node offers.
 type watcher struct {
-	registry *cdiregistry.Registry
+	registry *cdi.Cache
 	node     localNode
 	out      io.Writer
 	json     bool

@@ -11,9 +11,9 @@ import (
 
 	"github.com/jackfield/jackfield/internal/adapter/cni"
 	"github.com/jackfield/jackfield/internal/base/diag"
-	"github.com/jackfield/jackfield/internal/cdiregistry"
 	"github.com/jackfield/jackfield/internal/config/runtimeconfig"
 	"github.com/jackfield/jackfield/internal/report/doctor"
+	"github.com/jackfield/jackfield/pkg/cdi"
 )
 
 const doctorLong = `doctor checks what containers of this node need to get devices and sockets: the
@@ -48,7 +48,7 @@ func doctorCommand(env Env) *cobra.Command {
 			if opts.Host, err = h.openHost(cmd); err != nil {
 				return err
 			}
-			opts.ConfigFile, opts.SpecDirs = h.configFile, env.Getenv(cdiregistry.DirsEnv)
+			opts.ConfigFile, opts.SpecDirs = h.configFile, env.Getenv(cdi.DirsEnv)
 			opts.IsPod, opts.ContainerdVersion = isPod(env, opts.Host), runtimeVersion(cmd.Context(), opts.Host, "containerd")
 			opts.ReleaseAddresses = cni.ReleaseQuietly
 			findings := doctor.Examine(cmd.Context(), opts)

@@ -10,10 +10,10 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/spf13/cobra"
 
-	"github.com/jackfield/jackfield/internal/cdiregistry"
 	"github.com/jackfield/jackfield/internal/config"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/internal/report/explain"
+	"github.com/jackfield/jackfield/pkg/cdi"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 	"github.com/jackfield/jackfield/pkg/devices"
 )
@@ -129,7 +129,7 @@ func (n *hostFlags) explainPods(cmd *cobra.Command, env Env, out output, q expla
 		return err
 	}
 	explainer, err := explain.New(explain.Options{
-		Host: local.host, Config: local.cfg, SpecDirs: env.Getenv(cdiregistry.DirsEnv), Manifests: &q.Objects, SandboxID: sandboxID, Container: q.container,
+		Host: local.host, Config: local.cfg, SpecDirs: env.Getenv(cdi.DirsEnv), Manifests: &q.Objects, SandboxID: sandboxID, Container: q.container,
 		IsPod: isPod(env, local.host),
 	})
 	if err != nil {

@@ -7,12 +7,12 @@ import (
 	"strings"
 
 	"github.com/jackfield/jackfield/internal/base/diag"
-	"github.com/jackfield/jackfield/internal/cdiregistry"
 	"github.com/jackfield/jackfield/internal/config"
 	"github.com/jackfield/jackfield/internal/config/policy"
 	"github.com/jackfield/jackfield/internal/edit"
 	"github.com/jackfield/jackfield/internal/engine"
 	"github.com/jackfield/jackfield/internal/report/explain"
+	"github.com/jackfield/jackfield/pkg/cdi"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 	"github.com/jackfield/jackfield/pkg/devices"
 )
@@ -141,7 +141,7 @@ func (t *explainText) writeReason(err error, it *engine.Item) {
 			}
 			t.writeLine("why", place+known.Error())
 		}
-	case *cdiregistry.NotFoundError:
+	case *cdi.NotFoundError:
 		problem, details := e.Parts()
 		t.writeLine("why", place+problem)
 		hints = append(details, hints...)

@@ -10,11 +10,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/jackfield/jackfield/internal/cdiregistry"
 	"github.com/jackfield/jackfield/internal/config"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/internal/report/doctor"
 	"github.com/jackfield/jackfield/internal/report/status"
+	"github.com/jackfield/jackfield/pkg/cdi"
 )
 
 // hostFlags select the host and the configuration that a command reads.
@@ -104,12 +104,12 @@ func (n *hostFlags) configInForce(ctx context.Context, host hostfs.Root) (cfg *c
 }
 
 // openRegistry reads the configuration and the CDI files of the node. The caller closes the registry.
-func (n *hostFlags) openRegistry(cmd *cobra.Command, env Env, watch bool) (*cdiregistry.Registry, localNode, error) {
+func (n *hostFlags) openRegistry(cmd *cobra.Command, env Env, watch bool) (*cdi.Cache, localNode, error) {
 	local, err := n.openInForce(cmd, env)
 	if err != nil {
 		return nil, local, err
 	}
-	registry, err := doctor.OpenRegistry(local.host, local.cfg, env.Getenv(cdiregistry.DirsEnv), watch)
+	registry, err := doctor.OpenRegistry(local.host, local.cfg, env.Getenv(cdi.DirsEnv), watch)
 	return registry, local, err
 }
 

@@ -13,13 +13,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/jackfield/jackfield/internal/base/diag"
-	"github.com/jackfield/jackfield/internal/cdiregistry"
 	"github.com/jackfield/jackfield/internal/config"
 	"github.com/jackfield/jackfield/internal/deliver/staging"
 	"github.com/jackfield/jackfield/internal/edit/oci"
 	"github.com/jackfield/jackfield/internal/engine"
 	"github.com/jackfield/jackfield/internal/source/annotation"
 	"github.com/jackfield/jackfield/internal/source/kubelet"
+	"github.com/jackfield/jackfield/pkg/cdi"
 )
 
 const injectLong = `inject applies a container's requests to its OCI spec, the config.json of a
@@ -166,7 +166,7 @@ func (in *injection) parseAnnotations(cmd *cobra.Command) (map[string]string, er
 // createEngine creates the engine. The owners of CDI files are checked below a --root as well: their hooks
 // are going to run.
 func (in *injection) createEngine() (*engine.Engine, error) {
-	dirs, err := cdiregistry.DirsFromEnv(in.env.Getenv(cdiregistry.DirsEnv))
+	dirs, err := cdi.DirsFromEnv(in.env.Getenv(cdi.DirsEnv))
 	if err != nil {
 		return nil, err
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/jackfield/jackfield/internal/base/diag"
-	"github.com/jackfield/jackfield/internal/cdiregistry"
 	"github.com/jackfield/jackfield/internal/report/validate"
+	"github.com/jackfield/jackfield/pkg/cdi"
 )
 
 const validateLong = `validate checks device-info files against the Device Information Specification
@@ -70,7 +70,7 @@ func validateCommand(env Env) *cobra.Command {
 			if as != "" && !slices.Contains(validate.FormatNames(), as) {
 				return usagef(cmd, "--as: invalid format %q: must be one of %s%s", as, strings.Join(validate.FormatNames(), ", "), diag.Suggest(as, validate.FormatNames()...))
 			}
-			v, err := validate.New(host, env.Getenv(cdiregistry.DirsEnv), as, !noHost)
+			v, err := validate.New(host, env.Getenv(cdi.DirsEnv), as, !noHost)
 			if err != nil {
 				return err
 			}

@@ -14,12 +14,12 @@ import (
 	"github.com/containerd/errdefs"
 
 	"github.com/jackfield/jackfield/internal/base/diag"
-	"github.com/jackfield/jackfield/internal/cdiregistry"
 	"github.com/jackfield/jackfield/internal/config"
 	"github.com/jackfield/jackfield/internal/config/runtimeconfig"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/internal/port/record"
 	"github.com/jackfield/jackfield/internal/report/status"
+	"github.com/jackfield/jackfield/pkg/cdi"
 )
 
 // Severity says how much a finding matters.
@@ -79,7 +79,7 @@ type doctor struct {
 	pluginDir    string
 	unresponsive map[string]bool         // directories
 	reading      *atomic.Pointer[string] // the file that a check is reading
-	snapshot     *cdiregistry.Snapshot
+	snapshot     *cdi.Snapshot
 	findings     []Finding
 }
 
@@ -189,15 +189,15 @@ func (d *doctor) reportFaults(check, remedy string, faults []fileFault) {
 
 // OpenRegistry reads the CDI spec files of a node. specDirs is the value of CDI_SPEC_DIRS. The
 // caller closes the registry.
-func OpenRegistry(host hostfs.Root, cfg *config.Config, specDirs string, watch bool) (*cdiregistry.Registry, error) {
-	dirs, err := cdiregistry.DirsFromEnv(specDirs)
+func OpenRegistry(host hostfs.Root, cfg *config.Config, specDirs string, watch bool) (*cdi.Cache, error) {
+	dirs, err := cdi.DirsFromEnv(specDirs)
 	if err != nil {
 		return nil, err
 	}
 	if dirs == nil {
 		dirs = cfg.CDI.SpecDirs
 	}
-	return cdiregistry.New(host, dirs, cdiregistry.Options{Extensions: cfg.CDI.Extensions, DisableWatch: !watch})
+	return cdi.NewCache(cdi.Options{Root: host.Dir(), SpecDirs: dirs, Extensions: cfg.CDI.Extensions, DisableWatch: !watch})
 }
 
 // configFiles returns access to the runtimes' configuration files that notes which file is being read.

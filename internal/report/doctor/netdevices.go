@@ -14,8 +14,8 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go/features"
 
-	"github.com/jackfield/jackfield/internal/cdiregistry"
 	"github.com/jackfield/jackfield/internal/config/runtimeconfig"
+	"github.com/jackfield/jackfield/pkg/cdi"
 )
 
 // ociFeaturesTimeout bounds the question to one OCI runtime.
@@ -49,7 +49,7 @@ func (d *doctor) checkNetDevices() {
 }
 
 // findNetDevice returns the name of a CDI device that has network devices, or "".
-func findNetDevice(s *cdiregistry.Snapshot) string {
+func findNetDevice(s *cdi.Snapshot) string {
 	for _, name := range s.Devices() {
 		device, err := s.Device(name)
 		if err == nil && len(device.Edits.NetDevices)+len(device.SpecEdits.NetDevices) > 0 {

@@ -10,8 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/jackfield/jackfield/internal/cdiregistry"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
+	"github.com/jackfield/jackfield/pkg/cdi"
 )
 
 // Nothing else reports an OCI runtime that does not know network devices: it leaves them out
@@ -44,7 +44,7 @@ func TestCheckNetDevicesAsksEveryRuntime(t *testing.T) {
 	examine := func(spec string) string {
 		t.Helper()
 		write("cdi/vendor.json", spec, 0o644)
-		registry, err := cdiregistry.New(hostfs.Host(), []string{filepath.Join(dir, "cdi")}, cdiregistry.Options{TrustAnyone: true, DisableWatch: true})
+		registry, err := cdi.NewCache(cdi.Options{SpecDirs: []string{filepath.Join(dir, "cdi")}, TrustAnyone: true, DisableWatch: true})
 		if err != nil {
 			t.Fatal(err)
 		}

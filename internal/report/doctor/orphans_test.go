@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackfield/jackfield/internal/cdiregistry"
 	"github.com/jackfield/jackfield/internal/config"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
+	"github.com/jackfield/jackfield/pkg/cdi"
 )
 
 // The doctor does not know which claims and containers exist. One finding reports all CDI files of
@@ -38,7 +38,7 @@ func TestCheckTransientOrphans(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	registry, err := cdiregistry.New(host, []string{strings.TrimSuffix(dir, "/")}, cdiregistry.Options{TrustAnyone: true, DisableWatch: true})
+	registry, err := cdi.NewCache(cdi.Options{Root: host.Dir(), SpecDirs: []string{strings.TrimSuffix(dir, "/")}, TrustAnyone: true, DisableWatch: true})
 	if err != nil {
 		t.Fatal(err)
 	}

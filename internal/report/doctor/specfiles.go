@@ -10,11 +10,11 @@ import (
 	"strings"
 
 	"github.com/jackfield/jackfield/internal/base/diag"
-	"github.com/jackfield/jackfield/internal/cdiregistry"
 	"github.com/jackfield/jackfield/internal/report/status"
 	"github.com/jackfield/jackfield/internal/source/attachment"
 	"github.com/jackfield/jackfield/internal/source/devicemetadata"
 	"github.com/jackfield/jackfield/internal/source/hooksd"
+	"github.com/jackfield/jackfield/pkg/cdi"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
 
@@ -88,11 +88,11 @@ func (d *doctor) compareRuntimeDirs() {
 
 // checkReferences returns the host paths of a CDI file that the host lacks, as `jackfield validate` does.
 func (d *doctor) checkReferences(file string) (faults []fileFault) {
-	found, err := cdiregistry.ValidateFile(d.Host, file, cdiregistry.ValidateOptions{CheckHost: true})
+	found, err := cdi.ValidateFile(file, cdi.ValidateOptions{Root: d.Host.Dir(), CheckHost: true})
 	if err != nil {
 		return []fileFault{{file: file, err: err}}
 	}
-	for _, fault := range found {
+	for _, fault := range diag.All("", found) {
 		f := *fault
 		f.File, f.Severity = file, "" // the line begins with it
 		faults = append(faults, fileFault{file: file, err: &f, warning: fault.IsWarning()})

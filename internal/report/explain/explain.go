@@ -14,7 +14,6 @@ import (
 	"github.com/containerd/errdefs"
 
 	"github.com/jackfield/jackfield/internal/base/diag"
-	"github.com/jackfield/jackfield/internal/cdiregistry"
 	"github.com/jackfield/jackfield/internal/config"
 	"github.com/jackfield/jackfield/internal/config/policy"
 	"github.com/jackfield/jackfield/internal/deliver/nri/capability"
@@ -28,6 +27,7 @@ import (
 	"github.com/jackfield/jackfield/internal/source/hooksd"
 	"github.com/jackfield/jackfield/internal/source/hooksd/ocihook"
 	"github.com/jackfield/jackfield/internal/source/kubelet"
+	"github.com/jackfield/jackfield/pkg/cdi"
 )
 
 // Explanation is what would happen to one container.
@@ -65,7 +65,7 @@ const (
 type Options struct {
 	Host      hostfs.Root
 	Config    *config.Config
-	SpecDirs  string // the value of cdiregistry.DirsEnv
+	SpecDirs  string // the value of cdi.DirsEnv
 	Manifests *manifest.Objects
 	SandboxID string // of the pod; "" if it does not run on the host
 	Container string // explain only this one; "" for all
@@ -93,7 +93,7 @@ type Explainer struct {
 
 // New creates an explainer. The caller closes it.
 func New(opts Options) (*Explainer, error) {
-	dirs, err := cdiregistry.DirsFromEnv(opts.SpecDirs)
+	dirs, err := cdi.DirsFromEnv(opts.SpecDirs)
 	if err != nil {
 		return nil, err
 	}

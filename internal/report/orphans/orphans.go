@@ -7,14 +7,16 @@
 package orphans
 
 import (
+	"errors"
+	"fmt"
 	"path"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/jackfield/jackfield/internal/base/name"
-	"github.com/jackfield/jackfield/internal/cdiregistry"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
+	"github.com/jackfield/jackfield/pkg/cdi"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
 
@@ -66,11 +68,48 @@ func OldFiles(host hostfs.Root, dir string, before time.Time, isOrphan func(name
 	}), err
 }
 
-// TransientSpecs returns the transient CDI spec files in the directory where CDI's libraries write
-// them, the last one. In other directories a name of that form says nothing.
-func TransientSpecs(s *cdiregistry.Snapshot) []cdiregistry.Transient {
+// TransientSpec is a CDI spec file whose name means that the file lives as long as its owner.
+type TransientSpec struct {
+	File cdi.File
+	ID   string // of the owner, with "_" for each "/" in it
+}
+
+// TransientSpecs returns the CDI spec files that have a name of [cdi.GenerateTransientSpecName], refused files among them if
+// their kind could be read. They are in the last directory, into which CDI's libraries write: in other directories a name of
+// that form means nothing.
+func TransientSpecs(s *cdi.Snapshot) (list []TransientSpec) {
 	last := len(s.Dirs()) - 1
-	return slices.DeleteFunc(s.Transients(), func(t cdiregistry.Transient) bool { return t.File.Priority != last })
+	for _, f := range s.Files() {
+		base := path.Base(f.Path)
+		vendor, class, hasKind := strings.Cut(f.Kind, "/")
+		id, ok := strings.CutPrefix(strings.TrimSuffix(base, path.Ext(base)), cdi.GenerateSpecName(vendor, class)+"_")
+		if f.Priority == last && hasKind && ok && id != "" {
+			list = append(list, TransientSpec{File: f, ID: id})
+		}
+	}
+	return list
+}
+
+// Remove removes CDI spec files whose owners no longer exist, and returns their paths. It keeps a file that was written
+// after it was listed, because another owner needs it. It continues after an error and joins the errors.
+func Remove(host hostfs.Root, list []TransientSpec) (removed []string, err error) {
+	for _, t := range list {
+		if t.wasRewritten(host) {
+			continue
+		}
+		if e := host.Remove(t.File.Path); e != nil {
+			err = errors.Join(err, fmt.Errorf("remove CDI spec %q: %w", t.File.Path, e))
+			continue
+		}
+		removed = append(removed, t.File.Path)
+	}
+	return removed, err
+}
+
+// wasRewritten reports whether the file was written after it was listed.
+func (t *TransientSpec) wasRewritten(host hostfs.Root) bool {
+	st, err := host.Stat(t.File.Path)
+	return err == nil && !t.File.ModTime.IsZero() && !t.File.ModTime.Equal(time.Unix(st.Mtim.Unix()))
 }
 
 // WithoutOwner returns the CDI spec files older than before whose owner is not among the living
@@ -79,7 +118,7 @@ func TransientSpecs(s *cdiregistry.Snapshot) []cdiregistry.Transient {
 // A list of UIDs says nothing of owners that are known by another form of ID, and neither does one
 // of containers: drivers keep the files of all their claims ("base", "common") under such names,
 // too.
-func WithoutOwner(list []cdiregistry.Transient, alive []string, before time.Time) []cdiregistry.Transient {
+func WithoutOwner(list []TransientSpec, alive []string, before time.Time) []TransientSpec {
 	uids, containers, names := false, false, false
 	parts := make([]string, len(alive))
 	for i, id := range alive {
@@ -88,7 +127,7 @@ func WithoutOwner(list []cdiregistry.Transient, alive []string, before time.Time
 		isUID, isContainer := name.IsUID(id), IsRuntimeID(id)
 		uids, containers, names = uids || isUID, containers || isContainer, names || !isUID && !isContainer
 	}
-	var out []cdiregistry.Transient
+	var out []TransientSpec
 	for _, t := range list {
 		owner := strings.ToLower(t.ID)
 		inList := names || uids && name.HasUUID(owner) || containers && RuntimeIDIn(owner) != ""

@@ -11,19 +11,19 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	dto "github.com/prometheus/client_model/go"
 
-	"github.com/jackfield/jackfield/internal/cdiregistry"
 	"github.com/jackfield/jackfield/internal/host/dircheck"
 	"github.com/jackfield/jackfield/internal/port/vswitch"
 	"github.com/jackfield/jackfield/internal/report/status"
+	"github.com/jackfield/jackfield/pkg/cdi"
 )
 
 // Sample is the state at the time of a scrape.
 type Sample struct {
-	Node                status.Node        // without its sockets
-	Version, Commit     string             // of the program; the commit is "" where the build does not know it
-	ConfigRefused       uint64             // new configurations that were rejected
-	CDI                 *cdiregistry.Stats // nil while a directory is unresponsive
-	Staged, Sockets     int                // containers with a staging directory, and host sockets bound in them
+	Node                status.Node // without its sockets
+	Version, Commit     string      // of the program; the commit is "" where the build does not know it
+	ConfigRefused       uint64      // new configurations that were rejected
+	CDI                 *cdi.Stats  // nil while a directory is unresponsive
+	Staged, Sockets     int         // containers with a staging directory, and host sockets bound in them
 	Workers, WorkersMax int
 	AuditWritable       bool
 	Directories         []dircheck.Directory
@@ -170,7 +170,7 @@ func pluginMetrics(c *Counters, s *Sample) []metric {
 
 // fileMetrics returns the metrics of CDI files and of hooks.d directories.
 func fileMetrics(s *Sample) []metric {
-	cdi := cmp.Or(s.CDI, &cdiregistry.Stats{})
+	cdi := cmp.Or(s.CDI, &cdi.Stats{})
 	count := func(n int) []value {
 		if s.CDI == nil {
 			return nil

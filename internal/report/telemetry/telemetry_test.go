@@ -11,10 +11,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
-	"github.com/jackfield/jackfield/internal/cdiregistry"
 	"github.com/jackfield/jackfield/internal/host/dircheck"
 	"github.com/jackfield/jackfield/internal/port/vswitch"
 	"github.com/jackfield/jackfield/internal/report/status"
+	"github.com/jackfield/jackfield/pkg/cdi"
 )
 
 // gather returns the exposed families by name.
@@ -104,7 +104,7 @@ func TestUnknownValuesAreLeftOut(t *testing.T) {
 func TestFamiliesAreWhatIsExposed(t *testing.T) {
 	c := NewCounters()
 	c.RefusedBy.Add("rule")
-	got := gather(t, c, &Sample{CDI: &cdiregistry.Stats{}, Directories: []dircheck.Directory{{Path: "/etc/cdi"}},
+	got := gather(t, c, &Sample{CDI: &cdi.Stats{}, Directories: []dircheck.Directory{{Path: "/etc/cdi"}},
 		Node: status.Node{Runtime: &status.Runtime{Name: "containerd"}, Staging: "mount", Vswitches: []vswitch.Status{{Name: "ovs0"}}}})
 	kinds := map[string]dto.MetricType{counter: dto.MetricType_COUNTER, gauge: dto.MetricType_GAUGE, histogram: dto.MetricType_HISTOGRAM}
 	for _, f := range Families() {

@@ -13,10 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/internal/base/diag"
-	"github.com/jackfield/jackfield/internal/cdiregistry"
 	"github.com/jackfield/jackfield/internal/config"
 	"github.com/jackfield/jackfield/internal/source/devicemetadata"
 	"github.com/jackfield/jackfield/internal/source/hooksd"
+	"github.com/jackfield/jackfield/pkg/cdi"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
 
@@ -25,18 +25,18 @@ const maxConflicts = 3
 
 // checkSpec checks a CDI file as a node that reads it does.
 func (v *Validator) checkSpec(t text) (content string, found diag.List) {
-	spec, all := cdiregistry.Parse(t.data)
+	spec, err := cdi.ParseSpec(t.data)
 	if spec != nil {
 		content = diag.Count(len(spec.Devices), "device")
 	}
 	if t.hostPath == "" {
-		return content, diag.List(all).WithFile(t.name)
+		return content, diag.All(t.name, err).WithFile(t.name)
 	}
 	if !slices.Contains(v.specExts, t.ext) {
 		found = diag.List{{File: t.name, Severity: diag.SeverityWarning, Rule: "is not read under this name: cdi.extensions of the configuration has " + strings.Join(v.specExts, ", ")}}
 	}
-	all, err := cdiregistry.ValidateFile(v.host, t.hostPath, cdiregistry.ValidateOptions{CheckHost: v.checkHost, TrustAnyone: !v.checkHost})
-	return content, append(found, v.rateFindings(t, all, err)...)
+	all, err := cdi.ValidateFile(t.hostPath, cdi.ValidateOptions{Root: v.host.Dir(), CheckHost: v.checkHost, TrustAnyone: !v.checkHost})
+	return content, append(found, v.rateFindings(t, diag.All("", all), err)...)
 }
 
 // checkHook checks a hooks.d file as a node that reads it does.
@@ -68,7 +68,7 @@ func (v *Validator) rateFindings(t text, all diag.List, err error) diag.List {
 // findConflicts returns the files of a directory that declare the same devices: each is valid alone,
 // and none of the devices can be used.
 func (v *Validator) findConflicts(dir, name string) (files []File) {
-	registry, err := cdiregistry.New(v.host, []string{dir}, cdiregistry.Options{
+	registry, err := cdi.NewCache(cdi.Options{Root: v.host.Dir(), SpecDirs: []string{dir},
 		Extensions: v.specExts, DisableWatch: true, TrustAnyone: !v.checkHost || !v.isReadDir(dir),
 	})
 	if err != nil {

@@ -14,14 +14,14 @@ import (
 
 	"github.com/jackfield/jackfield/internal/base/diag"
 	"github.com/jackfield/jackfield/internal/base/jsontree"
-	"github.com/jackfield/jackfield/internal/cdiregistry"
 	"github.com/jackfield/jackfield/internal/config"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
+	"github.com/jackfield/jackfield/pkg/cdi"
 )
 
 const (
 	maxNames = 1 << 20 // entries of a directory
-	maxSize  = cdiregistry.DefaultMaxFileSize
+	maxSize  = cdi.MaxFileSize
 )
 
 // Validator checks files of one host.
@@ -49,7 +49,7 @@ func New(host hostfs.Root, specDirs, as string, checkHost bool) (*Validator, err
 	if _, known := formatsByName[as]; as != "" && !known {
 		return nil, fmt.Errorf("invalid format %q: must be one of %s: %w", as, strings.Join(FormatNames(), ", "), errdefs.ErrInvalidArgument)
 	}
-	dirs, err := cdiregistry.DirsFromEnv(specDirs)
+	dirs, err := cdi.DirsFromEnv(specDirs)
 	if err != nil {
 		return nil, err
 	}

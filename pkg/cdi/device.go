@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cdi
+
+import (
+	"maps"
+	"reflect"
+
+	specs "tags.cncf.io/container-device-interface/specs-go"
+)
+
+// Device is one CDI device as its spec file declares it. It belongs to the caller, who may
+// change every part of it.
+type Device struct {
+	// Name is the qualified name, "vendor.com/class=name".
+	Name string
+	// Kind is "vendor.com/class".
+	Kind string
+	// File is the host path of the spec file. Devices of one file share their spec-level
+	// edits, which a container gets once.
+	File string
+	// Index is the position in the file's list of devices, from 0.
+	Index int
+	// Priority is the position of the file's directory among the spec directories, from 0.
+	// The higher one wins.
+	Priority int
+	// CDIVersion is the file's cdiVersion without a leading "v".
+	CDIVersion string
+	// Annotations are those of the device, SpecAnnotations those of the file.
+	Annotations     map[string]string
+	SpecAnnotations map[string]string
+	// SpecEdits go with any device of the file, before Edits. Neither is nil.
+	SpecEdits *specs.ContainerEdits
+	Edits     *specs.ContainerEdits
+}
+
+// device returns a copy that shares nothing with the registry.
+func (d declaration) device() *Device {
+	spec := d.file.spec
+	declared := &spec.Devices[d.index]
+	return &Device{
+		Name: d.name, Kind: spec.Kind, File: d.file.hostPath(), Index: d.index, Priority: d.file.dir.priority, CDIVersion: spec.Version,
+		Annotations: maps.Clone(declared.Annotations), SpecAnnotations: maps.Clone(spec.Annotations),
+		SpecEdits: copyEdits(&spec.ContainerEdits), Edits: copyEdits(&declared.ContainerEdits),
+	}
+}
+
+func copyEdits(e *specs.ContainerEdits) *specs.ContainerEdits {
+	var out *specs.ContainerEdits
+	copyValue(reflect.ValueOf(&out).Elem(), reflect.ValueOf(e))
+	return out
+}
+
+// copyValue sets out to a copy of in that shares no pointer and no list with it.
+func copyValue(out, in reflect.Value) {
+	switch in.Kind() {
+	case reflect.Pointer:
+		if !in.IsNil() {
+			out.Set(reflect.New(in.Type().Elem()))
+			copyValue(out.Elem(), in.Elem())
+		}
+	case reflect.Slice:
+		if !in.IsNil() {
+			out.Set(reflect.MakeSlice(in.Type(), in.Len(), in.Len()))
+			for i := range in.Len() {
+				copyValue(out.Index(i), in.Index(i))
+			}
+		}
+	case reflect.Struct:
+		for i := range in.NumField() {
+			copyValue(out.Field(i), in.Field(i))
+		}
+	default:
+		out.Set(in)
+	}
+}

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cdi
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+)
+
+// maxIgnored bounds the files that one search for ignored files reads.
+const maxIgnored = 100
+
+// IgnoredFile is a file in a spec directory that is a CDI spec and is not read, because of the end of its name.
+type IgnoredFile struct {
+	Path       string
+	Kind       string
+	Devices    []string // their names, without the kind
+	Extensions []string // that are read
+}
+
+// String says which file is not read, and why.
+func (f *IgnoredFile) String() string {
+	return fmt.Sprintf("%s declares kind %q and is not read: its name must end in %s", f.Path, f.Kind, strings.Join(f.Extensions, " or "))
+}
+
+// Ignored returns the files of the directories that are CDI specs under a name that is not read, such as vendor.yml. It
+// reads the directories and these files: it is for messages, and not part of a lookup.
+func (s *Snapshot) Ignored() (found []IgnoredFile) {
+	for _, dir := range s.dirs {
+		names, _ := s.host.ReadDir(dir.Path, maxNames) // Dir.Err has the error
+		for _, name := range names {
+			ext := path.Ext(name)
+			if !slices.Contains([]string{".json", ".yaml", ".yml"}, strings.ToLower(ext)) || slices.Contains(s.extensions, ext) || len(found) == maxIgnored {
+				continue
+			}
+			file := path.Join(dir.Path, name)
+			text, err := s.host.ReadFile(file, MaxFileSize)
+			if err != nil {
+				continue // nothing says that it is a spec
+			}
+			if spec := parseSpec(string(text), false); spec.kind != "" {
+				found = append(found, IgnoredFile{Path: file, Kind: spec.kind, Devices: spec.names, Extensions: slices.Clone(s.extensions)})
+			}
+		}
+	}
+	return found
+}
+
+// ShadowedFile is a usable spec file that declares devices which a directory of higher priority declares, too: the file of
+// that directory counts.
+type ShadowedFile struct {
+	Path    string
+	By      string   // the file that counts
+	Devices []string // qualified names
+}
+
+// Shadowed returns the shadowed files with the files that count instead, in the order of their first device. A file does not
+// shadow itself: /run/cdi and /var/run/cdi are one directory on most hosts.
+func (s *Snapshot) Shadowed() (files []ShadowedFile) {
+	for found := range s.byName() {
+		for _, d := range found[1:] {
+			if d.file.dir == found[0].file.dir {
+				continue // a conflict
+			}
+			path, by := d.file.hostPath(), found[0].file.hostPath()
+			i := slices.IndexFunc(files, func(f ShadowedFile) bool { return f.Path == path && f.By == by })
+			if i < 0 {
+				i, files = len(files), append(files, ShadowedFile{Path: path, By: by})
+			}
+			files[i].Devices = append(files[i].Devices, d.name)
+		}
+	}
+	return slices.DeleteFunc(files, func(f ShadowedFile) bool { return s.isSameFile(f.Path, f.By) })
+}
+
+// isSameFile reports whether two paths lead to one file.
+func (s *Snapshot) isSameFile(a, b string) bool {
+	x, err := s.host.Stat(a)
+	y, err2 := s.host.Stat(b)
+	return err == nil && err2 == nil && x.Dev == y.Dev && x.Ino == y.Ino
+}
+
+// String says which devices of the file do not count.
+func (f *ShadowedFile) String() string {
+	return fmt.Sprintf("%s is not used for %s: %s, of a directory of higher priority, declares it, too", f.Path, joinSome(f.Devices), f.By)
+}

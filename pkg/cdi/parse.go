@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cdi
+
+import (
+	"fmt"
+	"strings"
+
+	specs "tags.cncf.io/container-device-interface/specs-go"
+
+	"github.com/jackfield/jackfield/internal/base/diag"
+	"github.com/jackfield/jackfield/internal/base/jsontree"
+)
+
+// maxFaults bounds the faults that are reported of one file.
+const maxFaults = 16
+
+// parsedSpec is what was found in the text of a spec file.
+type parsedSpec struct {
+	spec *specs.Spec // nil where there are faults
+	// kind and names of devices are given as far as they could be read.
+	kind     string
+	names    []string
+	faults   []*diag.Diagnostic
+	warnings []*diag.Diagnostic
+	refs     []hostRef // to the host, where they were asked for
+}
+
+// parseSpec reads a spec. It goes on after a fault, so that one run reports all of them.
+//
+// It tries JSON first. What is not JSON is read as YAML whatever the file is called, as the
+// CDI libraries do.
+func parseSpec(text string, withRefs bool) parsedSpec {
+	c := &checker{withRefs: withRefs, version: -1}
+	root, notJSON, err := parseTree(text)
+	if err != nil {
+		return parsedSpec{faults: []*diag.Diagnostic{err}}
+	}
+	spec := c.decodeSpec(root)
+	if len(c.faults) == 0 {
+		c.spec = spec
+		return c.parsedSpec
+	}
+	if notJSON != nil {
+		// A comment or a comma too many is YAML, and seldom meant as YAML.
+		notJSON.Rule += "; as this is not JSON, the file was read as YAML"
+		c.faults = append(c.faults, notJSON)
+	}
+	diag.List(c.faults).Sort()
+	return c.parsedSpec
+}
+
+// parseTree returns the document. The error is that of the syntax which the text looks like;
+// notJSON is why a text that looks like JSON was read as YAML.
+func parseTree(text string) (root *jsontree.Node, notJSON, err *diag.Diagnostic) {
+	root, notJSON = jsontree.Parse(text)
+	if notJSON == nil {
+		return root, nil, nil
+	}
+	root, err = parseYAML(text)
+	if !strings.HasPrefix(strings.TrimLeft(text, " \t\r\n"), "{") {
+		return root, nil, err
+	}
+	if err != nil {
+		return nil, nil, notJSON
+	}
+	return root, notJSON, nil
+}
+
+// checker holds a document to the rules of CDI and fills a specs.Spec from it.
+type checker struct {
+	parsedSpec
+	withRefs bool
+	version  int   // index of knownVersions; -1 while it is not known
+	devices  int   // entries in the list of devices
+	path     []any // of the value that is decoded, or of the object that is checked: keys and indexes
+}
+
+// within calls do for a value below the current path: a member's key, or an element's index.
+func (c *checker) within(keyOrIndex any, do func()) {
+	c.path = append(c.path, keyOrIndex)
+	do()
+	c.path = c.path[:len(c.path)-1]
+}
+
+// fieldPath returns the current path, with one more key where it is not "".
+func (c *checker) fieldPath(key string) string {
+	field := jsontree.JoinPath("", c.path...)
+	if key != "" {
+		field = jsontree.JoinPath(field, plainKey(key))
+	}
+	return field
+}
+
+// plainKey returns a key as a path shows it: quoted where it is long or has unusual characters.
+func plainKey(key string) string {
+	const maxPlain = 65
+	const plain = "-_./0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+	if len(key) <= maxPlain && strings.Trim(key, plain) == "" {
+		return key
+	}
+	return diag.Quote(key)
+}
+
+// reject reports that the value n breaks a rule; key names the field where the path does not.
+func (c *checker) reject(n *jsontree.Node, key, rule string) { c.report(n, key, describe(n), rule) }
+
+func (c *checker) report(n *jsontree.Node, key, found, rule string) {
+	if !c.isFull() {
+		c.faults = append(c.faults, &diag.Diagnostic{Line: n.Line, Column: n.Column, Field: c.fieldPath(key), Found: found, Rule: rule})
+	}
+}
+
+// addWarning reports what does not refuse the file.
+func (c *checker) addWarning(n *jsontree.Node, key, rule string) {
+	if len(c.warnings) < maxFaults {
+		c.warnings = append(c.warnings, &diag.Diagnostic{Line: n.Line, Column: n.Column, Field: c.fieldPath(key), Rule: rule, Severity: diag.SeverityWarning})
+	}
+}
+
+func (c *checker) isFull() bool { return len(c.faults) >= maxFaults }
+
+// describe returns a value as a message shows it.
+func describe(n *jsontree.Node) string {
+	switch n.Kind {
+	case jsontree.String:
+		return diag.Quote(n.Text)
+	case jsontree.Array:
+		return fmt.Sprintf("an array of %d", len(n.Children))
+	case jsontree.Null, jsontree.Object:
+		return n.Kind.String()
+	default:
+		return strings.Trim(diag.Quote(n.Text), `"`)
+	}
+}
+
+// isPresent tells a value from one that is absent or null.
+func isPresent(n *jsontree.Node) bool { return n != nil && n.Kind != jsontree.Null }
+
+// countEntries returns the number of entries of an array, 0 for what is absent, and 1 for anything
+// else.
+func countEntries(n *jsontree.Node) int {
+	switch {
+	case !isPresent(n):
+		return 0
+	case n.Kind == jsontree.Array:
+		return len(n.Children)
+	}
+	return 1
+}
