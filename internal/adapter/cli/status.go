@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/jackfield/jackfield/internal/base/diag"
+	"github.com/jackfield/jackfield/internal/base/retry"
 	"github.com/jackfield/jackfield/internal/config"
 	"github.com/jackfield/jackfield/internal/engine"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
@@ -103,7 +104,8 @@ func (q *statusQuery) awaitConfig(ctx context.Context, host hostfs.Root) error {
 	ctx, cancel := context.WithTimeout(ctx, q.wait)
 	defer cancel()
 	var reason error // of the last attempt that the end of the time did not interrupt
-	for {
+	isAny := func(error) bool { return true }
+	err = retry.Every(q.interval).Do(ctx, isAny, func() error {
 		node, err := status.Find(ctx, host, config.StateDirs(host, q.host.configFile))
 		switch {
 		case err == nil && node.Config.Text == cfg.Text():
@@ -111,18 +113,19 @@ func (q *statusQuery) awaitConfig(ctx context.Context, host hostfs.Root) error {
 		case err == nil && node.Config.Error != "":
 			err = errors.New(node.Config.Error)
 		case err == nil:
-			err = fmt.Errorf("in force is %s of %s", cmp.Or(node.Config.File, "the default"), node.Config.Since.Format(time.RFC3339))
+			err = fmt.Errorf("in force is %s of %s", cmp.Or(node.Config.File, "the default"),
+				node.Config.Since.Format(time.RFC3339))
 		}
 		if reason == nil || ctx.Err() == nil {
 			reason = err
 		}
-		select {
-		case <-time.After(q.interval):
-		case <-ctx.Done():
-			q.env.message("jackfield-nri does not run with %s after %v: %v", cmp.Or(cfg.File(), "the defaults"), q.wait, reason)
-			return errAnswerNo
-		}
+		return err
+	})
+	if err != nil {
+		q.env.message("jackfield-nri does not run with %s after %v: %v", cmp.Or(cfg.File(), "the defaults"), q.wait, reason)
+		return errAnswerNo
 	}
+	return nil
 }
 
 // message prints a message, except where the output is printed again and again.

@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/internal/base/diag"
+	"github.com/jackfield/jackfield/internal/base/retry"
 	"github.com/jackfield/jackfield/internal/port/attach"
 	"github.com/jackfield/jackfield/internal/port/network"
 	"github.com/jackfield/jackfield/internal/port/record"
@@ -47,9 +48,12 @@ func (c *call) runIPAM(ctx context.Context, command string, more ...string) ([]b
 		return nil, c.missingIPAM()
 	}
 	var out bytes.Buffer
-	for try := 0; ; try++ {
-		out.Reset()
-		said := &lastLine{}
+	said := &lastLine{}
+	// The executable is busy while it is being replaced.
+	isBusy := func(err error) bool { return errors.Is(err, unix.ETXTBSY) }
+	limit, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	err := retry.Every(200*time.Millisecond).Do(limit, isBusy, func() error {
 		cmd := exec.CommandContext(ctx, file)
 		// When the time ends, what the plugin has started ends with it.
 		cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
@@ -57,22 +61,18 @@ func (c *call) runIPAM(ctx context.Context, command string, more ...string) ([]b
 		cmd.WaitDelay = time.Second
 		// of each name, the last one counts
 		cmd.Env = slices.Concat(c.Environ, more, []string{"CNI_COMMAND=" + command, nestedMark + "=1"})
-		cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(c.conf.Text), &limitedWriter{&out,
-			maxResult}, io.MultiWriter(c.Stderr, said)
-		err := cmd.Run()
-		if errors.Is(err, unix.ETXTBSY) && try < 5 { // the executable is being replaced
-			time.Sleep(200 * time.Millisecond)
-			continue
-		}
-		if err != nil && ctx.Err() != nil {
-			return nil, attach.Fail(types.ErrTryAgainLater, "IPAM plugin "+name+" timed out",
-				"%s exceeded the time limit of the operation", command)
-		}
-		if err != nil {
-			return nil, ipamError(command, name, out.Bytes(), said.String(), err)
-		}
-		return out.Bytes(), nil
+		cmd.Stdin, cmd.Stdout = strings.NewReader(c.conf.Text), &limitedWriter{&out, maxResult}
+		cmd.Stderr = io.MultiWriter(c.Stderr, said)
+		return cmd.Run()
+	})
+	if err != nil && ctx.Err() != nil {
+		return nil, attach.Fail(types.ErrTryAgainLater, "IPAM plugin "+name+" timed out",
+			"%s exceeded the time limit of the operation", command)
 	}
+	if err != nil {
+		return nil, ipamError(command, name, out.Bytes(), said.String(), err)
+	}
+	return out.Bytes(), nil
 }
 
 // missingIPAM returns the error for an IPAM plugin that is not installed.

@@ -4,6 +4,7 @@ package httpserver
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"net"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/jackfield/jackfield/internal/base/deadline"
+	"github.com/jackfield/jackfield/internal/base/retry"
 )
 
 const (
@@ -34,10 +36,11 @@ type Options struct {
 
 // Server is an HTTP server that retries until it can listen.
 type Server struct {
-	opts  Options
-	http  *http.Server
-	tried chan struct{} // closed after the first attempt to listen
-	quit  chan struct{}
+	opts    Options
+	http    *http.Server
+	tried   chan struct{} // closed after the first attempt to listen
+	closing context.Context
+	close   context.CancelFunc
 
 	mu    sync.Mutex
 	conns []net.Conn // that are open, the oldest first
@@ -45,7 +48,8 @@ type Server struct {
 
 // Start starts a server.
 func Start(opts Options) *Server {
-	s := &Server{opts: opts, tried: make(chan struct{}), quit: make(chan struct{})}
+	s := &Server{opts: opts, tried: make(chan struct{})}
+	s.closing, s.close = context.WithCancel(context.Background())
 	s.http = &http.Server{
 		Handler: opts.Handler, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second,
 		WriteTimeout: cmp.Or(opts.WriteTimeout, 10*time.Second),
@@ -78,22 +82,18 @@ func (s *Server) Wait() { <-s.tried }
 
 func (s *Server) run() {
 	var tried, failed sync.Once
-	for {
+	isTransient := func(err error) bool { return !errors.Is(err, http.ErrServerClosed) }
+	_ = retry.Every(listenRetry).Do(s.closing, isTransient, func() error {
 		l, err := s.opts.Listen()
 		tried.Do(func() { close(s.tried) })
 		if err == nil {
 			err = s.http.Serve(l)
 		}
-		if errors.Is(err, http.ErrServerClosed) {
-			return
+		if isTransient(err) {
+			failed.Do(func() { s.opts.Failed(err) })
 		}
-		failed.Do(func() { s.opts.Failed(err) })
-		select {
-		case <-s.quit:
-			return
-		case <-time.After(listenRetry):
-		}
-	}
+		return err
+	})
 }
 
 // Close ends the server, which may be nil. A server that hangs on its socket's directory ends
@@ -102,6 +102,6 @@ func (s *Server) Close() {
 	if s == nil {
 		return
 	}
-	close(s.quit)
+	s.close()
 	_ = deadline.Within(closeTimeout, s.http.Close)
 }

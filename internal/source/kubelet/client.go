@@ -18,6 +18,7 @@ import (
 	v1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 
 	"github.com/jackfield/jackfield/internal/base/diag"
+	"github.com/jackfield/jackfield/internal/base/retry"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/internal/source/kubelet/allocation"
 )
@@ -95,7 +96,7 @@ func dialSocket(ctx context.Context, host hostfs.Root, socket string) (net.Conn,
 
 // listPods calls List over an open connection, and closes the connection. A call that the kubelet's
 // rate limit refuses is repeated.
-func listPods(ctx context.Context, conn net.Conn) (*v1.ListPodResourcesResponse, error) {
+func listPods(ctx context.Context, conn net.Conn) (answer *v1.ListPodResourcesResponse, err error) {
 	defer conn.Close()
 	var used atomic.Bool
 	client, err := grpc.NewClient("passthrough:///kubelet",
@@ -115,15 +116,10 @@ func listPods(ctx context.Context, conn net.Conn) (*v1.ListPodResourcesResponse,
 	}
 	defer client.Close()
 	lister := v1.NewPodResourcesListerClient(client)
-	for {
-		answer, err := lister.List(ctx, &v1.ListPodResourcesRequest{})
-		if status.Code(err) != codes.ResourceExhausted || isTooLarge(err) {
-			return answer, err
-		}
-		select {
-		case <-time.After(throttleDelay):
-		case <-ctx.Done():
-			return nil, err
-		}
-	}
+	isThrottled := func(err error) bool { return status.Code(err) == codes.ResourceExhausted && !isTooLarge(err) }
+	err = retry.Every(throttleDelay).Do(ctx, isThrottled, func() (err error) {
+		answer, err = lister.List(ctx, &v1.ListPodResourcesRequest{})
+		return err
+	})
+	return answer, err
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/internal/base/deadline"
 	"github.com/jackfield/jackfield/internal/base/diag"
+	"github.com/jackfield/jackfield/internal/base/retry"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/internal/host/trust"
 	"github.com/jackfield/jackfield/internal/port/vswitch"
@@ -69,13 +69,11 @@ func (d *Driver) run(ctx context.Context, keepGoing bool, commands ...string) (l
 	err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	for {
+	err = retry.Every(grcliPause).Do(ctx, vswitch.IsQueueFull, func() (err error) {
 		lines, failed, err = d.runOnce(ctx, keepGoing, commands...)
-		if !errors.Is(err, unix.EAGAIN) || ctx.Err() != nil {
-			return lines, failed, err
-		}
-		deadline.Sleep(ctx, grcliPause)
-	}
+		return err
+	})
+	return lines, failed, err
 }
 
 // runOnce runs one grcli. If grout's listen queue is full, it returns EAGAIN.

@@ -3,7 +3,6 @@
 package vpp
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -15,8 +14,8 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/internal/base/deadline"
 	"github.com/jackfield/jackfield/internal/base/diag"
+	"github.com/jackfield/jackfield/internal/base/retry"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/internal/port/vswitch"
 )
@@ -275,23 +274,13 @@ func (d *Driver) lockSegments(ctx context.Context) (unlock func(), err error) {
 	if err != nil {
 		return nil, errdefs.ErrUnavailable.WithMessage("lock VLANs: " + diag.ErrorText(err))
 	}
-	for {
-		err = hostfs.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
-			return func() { dir.Close() }, nil
-		}
-		deadline.Sleep(ctx, lockPause)
-		if err = cmp.Or(ctx.Err(), ignoreBusy(err)); err != nil {
-			dir.Close()
-			return nil, errdefs.ErrUnavailable.WithMessage("lock VLANs: " + diag.ErrorText(err))
-		}
+	isLocked := func(err error) bool { return err == unix.EWOULDBLOCK }
+	err = retry.Every(lockPause).Do(ctx, isLocked, func() error {
+		return hostfs.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	})
+	if err != nil {
+		dir.Close()
+		return nil, errdefs.ErrUnavailable.WithMessage("lock VLANs: " + diag.ErrorText(err))
 	}
-}
-
-// ignoreBusy returns nil if another process holds the lock.
-func ignoreBusy(err error) error {
-	if err == unix.EWOULDBLOCK {
-		return nil
-	}
-	return err
+	return func() { dir.Close() }, nil
 }
