@@ -11,10 +11,14 @@ import (
 	"github.com/jackfield/jackfield/internal/base/diag"
 )
 
+// This file finds the devices of a container without a network. The kubelet's list and the claims
+// come first. The environment counts only where the kubelet has no socket, and is otherwise checked
+// against the kubelet's list.
+//
 // allocatedDevices returns the devices of the container that belong to no network.
 func (s *Search) allocatedDevices() []Attachment {
-	if len(s.env) == 0 && len(s.q.MetadataFiles) == 0 && s.answer == nil || s.q.Wanted != nil &&
-		!s.q.Wanted(&Attachment{}) {
+	if len(s.env) == 0 && len(s.q.MetadataFiles) == 0 && s.answer == nil ||
+		s.q.Wanted != nil && !s.q.Wanted(&Attachment{}) {
 		return nil
 	}
 	var out []Attachment
@@ -59,8 +63,8 @@ func (s *Search) allocatedDevices() []Attachment {
 	return out
 }
 
-// fromEnvironment returns the devices that the environment names. If the kubelet answered,
-// only those that it did not allocate are returned, as conflicts.
+// fromEnvironment returns the devices in the container's environment. If the kubelet lists the pod,
+// it returns only the devices that the kubelet did not allocate, as conflicts.
 func (s *Search) fromEnvironment() []Attachment {
 	answer := s.kubeletAnswer()
 	var out []Attachment
@@ -89,7 +93,7 @@ func (s *Search) fromEnvironment() []Attachment {
 }
 
 // isOfNetwork reports whether a device belongs to a network of the sandbox, usable or not. A
-// network without readable device-info has the device that Multus gave it.
+// network without readable device-info is identified by the device ID that Multus passed to it.
 func (s *Search) isOfNetwork(a Attachment, d device) bool {
 	if d != (device{}) && slices.ContainsFunc(s.devices, d.isSame) {
 		return true

@@ -11,14 +11,14 @@ import (
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
 
-// NetworksAnnotation holds the pod's networks (Multi-Network CRD specification). Only names
-// and their order are used, never paths or devices.
+// NetworksAnnotation holds the pod's networks (Multi-Network CRD specification). A tenant writes
+// it, so only names and their order are used, never paths or devices.
 const NetworksAnnotation = "k8s.v1.cni.cncf.io/networks"
 
 // Owner is the container that a PCI or vDPA device is allocated to.
 type Owner string
 
-// The owners. A socket belongs to the network, and so to every container; its owner is
+// The owners. Every container of the pod can use the socket of a network, so a socket's owner is
 // unknown.
 const (
 	OwnerUnknown   Owner = "unknown"
@@ -26,39 +26,39 @@ const (
 	OwnedElsewhere Owner = "another container"
 )
 
-// Attachment is one network attachment of a pod, or one allocated device without a network.
-// A network without device-info has neither Info nor Err, nor has a claim's device of which the
-// driver says neither a PCI address nor a socket.
+// Attachment is one network attachment of a pod, or one allocated device without a network. Both
+// Info and Err are unset for a network without device-info, and for a claimed device whose driver
+// reports neither a PCI address nor a socket.
 type Attachment struct {
 	Network string // namespace/name if known, otherwise as in the file's name; "" for a device without a network
-	// NetworkGuessed is set unless Network is from Multus' record of the sandbox: the
-	// pod's annotation or namespace decided where to split the file's name. A guess is
-	// good for messages and for choosing a network, but not for policy.
+	// NetworkGuessed is set unless Network is from Multus' record of the sandbox: then the pod's
+	// annotation or namespace decided where to split the file's name. A guess is good enough for
+	// messages and for choosing a network, but not for policy.
 	NetworkGuessed bool
-	NetworkGap     string // why Multus' record does not have the network; "" unless NetworkGuessed
-	// in the pod; "" for a device without a network, and if only the annotation has the network
+	NetworkGap     string // why Multus' record lacks the network; "" unless NetworkGuessed
+	// IfName is the interface in the pod. It is "" for a device without a network, and if only the
+	// annotation lists the network.
 	IfName string
 	Info   *deviceinfo.Info // nil if Err is set
 	File   string           // host path of the device-info file; "" without one
-	// DeviceID is the device plugin's ID of the device; "" if unknown.
+	// DeviceID is the device plugin's ID of the device, or "" if unknown.
 	DeviceID string
-	// Device is the device of DeviceID if Owner is OwnedHere: a PCI address or the name of
-	// a vDPA device. It is DeviceID itself, unless the device plugin's file maps DeviceID
-	// to another name.
+	// Device is set if Owner is OwnedHere. It is the PCI address, or the name of the vDPA device,
+	// of DeviceID: DeviceID itself unless the device plugin's file maps it to another name.
 	Device    string
-	Claimed   *ClaimedDevice // the device of a resource claim that it is; nil for others
+	Claimed   *ClaimedDevice // set for a device of a resource claim
 	Resource  string         // extended resource of the device; "" if unknown
 	Owner     Owner
-	OwnerFrom string // source of Owner, see [FromKubelet] and [FromEnvironment]; "" without one
-	// Announced are the paths of device nodes, in the container, that PCIDEVICE_*_INFO
-	// lists for the device, sorted. They are a hint and are never delivered.
+	OwnerFrom string // source of Owner, see [FromKubelet] and [FromEnvironment]; or ""
+	// Announced lists the container paths of the device's nodes in PCIDEVICE_*_INFO, sorted. They
+	// are a hint and are never delivered.
 	Announced []string
 	Notes     []string // remarks for the user
 	Err       error    // why the attachment is unusable; a *ConflictError if sources disagree
 }
 
-// PolicyNetwork returns the network's name for a policy: Network, or for a guessed name
-// namespace and name with "-" between them, as in the device-info file's name.
+// PolicyNetwork returns the network's name for a policy. For a guessed name it joins namespace and
+// name with "-", like the device-info file's name, so that a wrong split cannot match a rule.
 func (a *Attachment) PolicyNetwork() string {
 	if a.NetworkGuessed {
 		return dashed(a.Network)
@@ -66,22 +66,22 @@ func (a *Attachment) PolicyNetwork() string {
 	return a.Network
 }
 
-// Query names a sandbox and one of its containers.
+// Query identifies a sandbox and one of its containers.
 type Query struct {
 	SandboxID      string
 	Namespace, Pod string
 	Container      string   // name in the pod
 	Networks       string   // value of NetworksAnnotation
 	Env            []string // of the container, NAME=value
-	// MetadataFiles are the sources of the container's mounts of device metadata, see
+	// MetadataFiles are the sources of the container's mounts of device metadata. See
 	// [IsMetadataMount].
 	MetadataFiles []string
-	// Wanted reports, from the attachment's network alone, whether the caller will use a
-	// PCI or vDPA attachment; nil means yes. The kubelet is not asked about other devices,
-	// so their owner is unknown.
+	// Wanted reports, from the attachment's network alone, whether the caller will use a PCI or
+	// vDPA attachment. Nil means yes. For unwanted attachments the kubelet is not queried, so their
+	// owner is unknown.
 	Wanted func(a *Attachment) bool
-	// Unread, if not nil, receives the error of a source that exists but cannot be read,
-	// when the result does without that source.
+	// Unread, if not nil, receives the error of an existing but unreadable source without which
+	// Find still returns a result.
 	Unread func(error)
 }
 
@@ -96,20 +96,21 @@ func (q *Query) reportUnread(err error) {
 type Options struct {
 	CNIDir, DPDir string // "" is the default of the specification
 	MultusDir     string // "" for a node without Multus
-	PluginsDir    string // the kubelet's plugins, with the metadata of claims' devices; "" for none
-	// PodResourcesSocket is the kubelet's; "" for a host without a kubelet.
+	PluginsDir    string // the kubelet's plugins, with the metadata of claimed devices; "" for none
+	// PodResourcesSocket is the kubelet's socket; "" for a host without a kubelet.
 	PodResourcesSocket string
-	// Kubelet asks the kubelet while the file PodResourcesSocket exists. If the
-	// file exists and Kubelet is nil, the owner of a device cannot be determined.
+	// Kubelet queries the kubelet while the file PodResourcesSocket exists. If the file exists and
+	// Kubelet is nil, the owner of a device cannot be determined.
 	Kubelet Kubelet
-	// KubeletRequired accepts only the kubelet as the source of a device's owner. Otherwise
-	// the container's environment is trusted if the kubelet has no socket; see
+	// KubeletRequired accepts only the kubelet as the source of a device's owner. Otherwise the
+	// container's environment is trusted if the kubelet has no socket; see
+	// docs/explanation/who-gets-which-device.md.
 	// docs/explanation/who-gets-which-device.md.
 	KubeletRequired bool
-	// OwnSocketTerms reports whether a dialect applies to the network or resource, so that
-	// the CNI plugin and the device plugin may describe one socket differently; nil means no.
+	// OwnSocketTerms reports whether a dialect applies to the network or resource, so that the CNI
+	// plugin and the device plugin can describe one socket differently. Nil means no.
 	OwnSocketTerms func(network, resource string) bool
-	// Once is for a process that calls the Finder once: nothing is watched.
+	// Once is set in a process that calls the Finder once. Nothing is watched then.
 	Once bool
 }
 
@@ -121,8 +122,8 @@ type Finder struct {
 	index *deviceinfo.Index // nil with Options.Once
 }
 
-// New returns a Finder. It opens nothing yet; Close closes what calls open. A relative CNIDir
-// is errdefs.ErrInvalidArgument, and other relative paths are at their use.
+// New returns a Finder. It opens nothing; Close closes everything that later calls open. A relative
+// CNIDir is errdefs.ErrInvalidArgument. Other relative paths are reported when they are used.
 func New(host hostfs.Root, opts Options) (*Finder, error) {
 	f := &Finder{host: host, opts: opts, dp: deviceinfo.DevicePluginDir{Root: host.Dir(), Dir: opts.DPDir}}
 	var err error
@@ -134,7 +135,7 @@ func New(host hostfs.Root, opts Options) (*Finder, error) {
 	return f, nil
 }
 
-// Close closes the watched directory. Later calls fail.
+// Close closes the watched directory. Later calls return an error.
 func (f *Finder) Close() error {
 	if f.index == nil {
 		return nil
@@ -153,9 +154,9 @@ func (f *Finder) entries(sandboxID string) ([]deviceinfo.Entry, error) {
 	return f.index.Lookup(sandboxID)
 }
 
-// FindsNothing reports, without opening a file, that Find would find nothing. If that is not
-// certain it returns false. Most containers have no fast-path network, and this is all they
-// cost.
+// FindsNothing reports, without opening a file, that Find would return nothing. If that is
+// uncertain it returns false. Most containers have no fast-path network, and this check is their
+// only cost.
 func (f *Finder) FindsNothing(q Query) bool {
 	if f.index == nil || q.Networks != "" || len(q.MetadataFiles) > 0 && f.opts.PluginsDir != "" {
 		return false
@@ -166,6 +167,6 @@ func (f *Finder) FindsNothing(q Query) bool {
 	if q.SandboxID == "" {
 		return true
 	}
-	has, err := f.index.HasSandbox(q.SandboxID)
-	return !has && err == nil
+	exists, err := f.index.HasSandbox(q.SandboxID)
+	return !exists && err == nil
 }

@@ -14,35 +14,39 @@ import (
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
 
-// metadataDir is the directory in a container in which it finds the metadata of its claims. The
-// kubelet has the runtime mount a file of the host there for each request (KEP-5304).
+// A resource claim's device is described twice: the kubelet lists its pool and name, and the DRA
+// driver's metadata file has the address or socket. The kubelet alone decides who owns the device;
+// the metadata only describes it.
+//
+// metadataDir is the directory in a container with the metadata of its claims. For each request,
+// the kubelet requests a mount of a host file there (KEP-5304).
 const metadataDir = "/var/run/kubernetes.io/dra-device-attributes/"
 
-// IsMetadataMount reports whether the destination of a mount is that of device metadata, so that
-// the container has a resource claim. A pod's author can have such a mount, too: it only decides
-// whether the kubelet is asked.
+// IsMetadataMount reports whether the destination of a mount is a file of device metadata, which
+// means that the container has a resource claim. A pod's author can add such mounts as well, so the
+// result only decides whether the kubelet is queried.
 func IsMetadataMount(destination string) bool {
 	return strings.HasPrefix(destination, metadataDir) || strings.HasPrefix("/var"+destination, metadataDir)
 }
 
-// ClaimedDevice is what the kubelet and the driver say about a device of a resource claim. Without
-// metadata of the driver only the kubelet's part is known, and Request is "".
+// ClaimedDevice is a device of a resource claim, from the kubelet's list and the driver's metadata.
+// Without metadata only the kubelet's part is known, and Request is "".
 type ClaimedDevice struct {
 	Namespace, Claim     string // of the claim
-	Driver, Pool, Device string // as the kubelet lists it
-	PodClaim             string // the claim in the pod's spec, for a claim from a template; otherwise ""
-	Request              string // of the claim, with its subrequest
-	Number               int    // of the device in a request with several, from 1; 0 for the only one
+	Driver, Pool, Device string // as the kubelet lists them
+	PodClaim             string // the claim's name in the pod's spec, for a claim from a template; otherwise ""
+	Request              string // the claim's request, with its subrequest
+	Number               int    // index in a request with several devices, from 1; 0 for the only device
 	File                 string // host path of the metadata
-	IfName               string // in the pod; "" if unknown
+	IfName               string // interface in the pod; "" if unknown
 	IPs                  []string
 	MAC                  string
 	MTU                  int // 0 if unknown
 }
 
-// Name returns CLAIM/REQUEST as the container finds them below its directory of metadata: a claim
-// from a template has its name in the pod's spec. Several devices of a request are numbered. The name of
-// nil is "".
+// Name returns CLAIM/REQUEST, the path below the container's metadata directory. A claim from a
+// template has its name in the pod's spec. If a request has several devices, a number follows. The
+// name of nil is "".
 func (c *ClaimedDevice) Name() string {
 	if c == nil {
 		return ""
@@ -57,8 +61,8 @@ func (c *ClaimedDevice) Name() string {
 // claimedDevice is a ClaimedDevice with the driver's metadata.
 type claimedDevice struct {
 	ClaimedDevice
-	meta *devicemetadata.Device // nil if no metadata describes the device
-	err  error                  // why the metadata cannot be used
+	meta *devicemetadata.Device // nil without metadata
+	err  error                  // why the metadata is unusable
 }
 
 // claimKey identifies the metadata of one driver for one claim.
@@ -69,14 +73,14 @@ type claimFiles struct {
 	err   error
 }
 
-// readClaim reads the metadata of a claim, once.
+// readClaim reads the metadata of a claim and caches it.
 func (s *Search) readClaim(cl *allocation.ClaimDevice) claimFiles {
 	if s.opts.PluginsDir == "" || cl.Driver == "" {
 		return claimFiles{} // an old kubelet lists no driver
 	}
 	key := claimKey{cl.Driver, cl.Namespace, cl.Claim}
-	if have, ok := s.claims[key]; ok || len(s.claims) >= maxPluginFiles {
-		return have
+	if c, ok := s.claims[key]; ok || len(s.claims) >= maxPluginFiles {
+		return c
 	}
 	var c claimFiles
 	c.files, c.err = s.metadataDir().ReadClaim(cl.Driver, cl.Namespace, cl.Claim)
@@ -92,8 +96,8 @@ func (f *Finder) metadataDir() devicemetadata.Dir {
 	return devicemetadata.Dir{Host: f.host, Path: f.opts.PluginsDir}
 }
 
-// locateMetadata returns the place of the metadata file that a mount has as its source, a path on the
-// machine. The driver may know the plugins' directory by its own path or by a symlink.
+// locateMetadata returns the metadata file behind the source of a mount, which is a path on the
+// machine. The driver can use the plugins' directory by its own path or through a symlink.
 func (f *Finder) locateMetadata(source string) (devicemetadata.File, bool) {
 	if f.opts.PluginsDir == "" {
 		return devicemetadata.File{}, false
@@ -106,7 +110,7 @@ func (f *Finder) locateMetadata(source string) (devicemetadata.File, bool) {
 	return devicemetadata.File{}, false
 }
 
-// MetadataFiles returns the host paths of the metadata files that are the sources of mounts.
+// MetadataFiles returns the host paths of the metadata files among the sources of mounts.
 func (f *Finder) MetadataFiles(sources []string) (files []string) {
 	for _, source := range sources {
 		if at, ok := f.locateMetadata(source); ok {
@@ -116,14 +120,14 @@ func (f *Finder) MetadataFiles(sources []string) (files []string) {
 	return files
 }
 
-// describeClaimed returns what is known about a device that the kubelet lists.
+// describeClaimed adds the driver's metadata to a device that the kubelet lists.
 func (s *Search) describeClaimed(cl allocation.ClaimDevice) claimedDevice {
 	c := claimedDevice{ClaimedDevice: ClaimedDevice{Namespace: cl.Namespace, Claim: cl.Claim, Driver: cl.Driver,
 		Pool: cl.Pool, Device: cl.Device}}
-	have := s.readClaim(&cl)
-	c.err = have.err
-	for i := range have.files {
-		f := &have.files[i]
+	claim := s.readClaim(&cl)
+	c.err = claim.err
+	for i := range claim.files {
+		f := &claim.files[i]
 		if f.Err != nil {
 			c.err = cmp.Or(c.err, f.Err)
 			continue
@@ -139,7 +143,7 @@ func (s *Search) describeClaimed(cl allocation.ClaimDevice) claimedDevice {
 						c.err = err
 						return c
 					}
-					continue // of two requests the first one names the device
+					continue // if two requests have the device, the first one counts
 				}
 				c.meta, c.File, c.Request, c.PodClaim = d, f.Path, r.Name, f.Metadata.PodClaim
 				if len(r.Devices) > 1 {
@@ -150,14 +154,14 @@ func (s *Search) describeClaimed(cl allocation.ClaimDevice) claimedDevice {
 		}
 	}
 	if c.meta != nil {
-		c.err = nil // the file at fault is of another request
+		c.err = nil // the damaged file belongs to another request
 	}
 	return c
 }
 
 // compareDescriptions returns a conflict if two files describe one device differently.
 func compareDescriptions(c *claimedDevice, file string, d *devicemetadata.Device) error {
-	for _, f := range []struct{ what, first, second string }{
+	for _, f := range []struct{ property, first, second string }{
 		{"PCI device ", c.meta.PCIAddress, d.PCIAddress},
 		{"socket ", c.meta.VhostUserPath, d.VhostUserPath},
 		{"interface ", c.meta.IfName, d.IfName},
@@ -165,7 +169,8 @@ func compareDescriptions(c *claimedDevice, file string, d *devicemetadata.Device
 		if f.first != "" && f.second != "" && f.first != f.second {
 			return &ConflictError{On: "which device " + diag.Quote(c.Device) + " of claim " +
 				diag.Quote(c.Namespace+"/"+c.Claim) + " is",
-				First: Claim{c.File, f.what + f.first}, Second: Claim{file, f.what + f.second}, Hint: hintDriver}
+				First: Claim{c.File, f.property + f.first}, Second: Claim{file,
+					f.property + f.second}, Hint: hintDriver}
 		}
 	}
 	other := newClaimRecord(&ClaimedDevice{File: file, MAC: d.MAC, IPs: d.IPs, MTU: d.MTU})
@@ -176,17 +181,17 @@ func compareDescriptions(c *claimedDevice, file string, d *devicemetadata.Device
 const hintDriver = "have the driver write its metadata again: delete the pod, and restart the driver if that " +
 	"does not help"
 
-// isUsed reports whether this container uses the request of a claim's device. The kubelet lists a
-// claim's devices for each container that uses any of its requests. The runtime mounts the metadata
-// of exactly those requests that the container uses.
+// isUsed reports whether this container uses the request of a claimed device. The kubelet lists a
+// claim's devices for each container that uses any of its requests. The runtime mounts only the
+// metadata of the requests that the container uses.
 func (s *Search) isUsed(c *claimedDevice) bool {
 	used := true
 	for _, source := range s.q.MetadataFiles {
-		at, ok := s.locateMetadata(source)
-		if !ok || at.Namespace != c.Namespace || at.Claim != c.Claim {
+		file, ok := s.locateMetadata(source)
+		if !ok || file.Namespace != c.Namespace || file.Claim != c.Claim {
 			continue
 		}
-		if base, _, _ := strings.Cut(c.Request, "/"); at.Driver == c.Driver && at.Request == base {
+		if base, _, _ := strings.Cut(c.Request, "/"); file.Driver == c.Driver && file.Request == base {
 			return true
 		}
 		used = false
@@ -194,25 +199,25 @@ func (s *Search) isUsed(c *claimedDevice) bool {
 	return used || c.meta == nil
 }
 
-// isDevice reports whether a device of a claim is device d. Metadata decides where it has
-// the device's address. Without it the device's name does: drivers derive it from the address.
+// isDevice reports whether a claimed device is device d. If the metadata has an address, the
+// address decides. Otherwise the device's name decides, because drivers derive it from the address.
 func (c *claimedDevice) isDevice(d device) (bool, error) {
 	if c.meta != nil && c.meta.PCIAddress != "" {
 		return d.pci == c.meta.PCIAddress, nil
 	}
-	named := d.matchesID(c.Device) || d.pci != "" && claimName(d.pci) == c.Device
-	if named && c.err != nil {
+	matches := d.matchesID(c.Device) || d.pci != "" && claimName(d.pci) == c.Device
+	if matches && c.err != nil {
 		return false, c.err
 	}
-	return named, nil
+	return matches, nil
 }
 
-// claimName returns a PCI address as drivers of dynamic resource allocation write it, which
-// name devices with DNS labels (dra-driver-sriov).
+// claimName returns a PCI address in the spelling of DRA drivers, which name devices with DNS
+// labels (dra-driver-sriov).
 func claimName(pci string) string { return strings.NewReplacer(":", "-", ".", "-").Replace(pci) }
 
-// findClaimedDevices returns the devices of this container's claims that belong to no network and that
-// metadata describes.
+// findClaimedDevices returns the claimed devices of this container that have metadata and belong to
+// no network.
 func (s *Search) findClaimedDevices() []Attachment {
 	answer := s.kubeletAnswer()
 	if !answer.listed {
@@ -234,15 +239,15 @@ func (s *Search) findClaimedDevices() []Attachment {
 	}
 	out = append(out, s.findUnallocated()...)
 	rejectDuplicates(out, func(a *Attachment) (key, on string, c Claim) {
-		d, _ := deviceOf(a.Info) // without a name for a socket
+		d, _ := deviceOf(a.Info) // sockets have no name
 		return d.sysfsName(), "whose " + d.String() + " is", Claim{a.File,
 			"it is device " + diag.Quote(a.Claimed.Device) + " of pool " + diag.Quote(a.Claimed.Pool)}
 	}, hintDriver)
 	return out
 }
 
-// newAttachment returns the device as an attachment of this container. A vhost-user socket has
-// precedence over a PCI address, which may be that of the switch's uplink.
+// newAttachment returns the device as an attachment of this container. A vhost-user socket comes
+// before a PCI address, which can belong to the switch's uplink.
 func (c *claimedDevice) newAttachment(source string) Attachment {
 	claimed := c.ClaimedDevice
 	a := Attachment{Claimed: &claimed, DeviceID: c.Device, IfName: c.IfName, File: c.File, Owner: OwnedHere,
@@ -250,7 +255,8 @@ func (c *claimedDevice) newAttachment(source string) Attachment {
 	switch {
 	case c.err != nil:
 	case c.meta.VhostUserPath != "":
-		// Drivers have the application create the socket, and give the path in the container.
+		// With the existing drivers the application creates the socket, and the path is the path in
+		// the container.
 		a.Info = &deviceinfo.Info{Type: deviceinfo.TypeVhostUser, Version: deviceinfo.Version,
 			VhostUser: &deviceinfo.VhostUser{Mode: deviceinfo.VhostUserServer, Path: c.meta.VhostUserPath}}
 	case c.meta.PCIAddress != "":
@@ -263,7 +269,7 @@ func (c *claimedDevice) newAttachment(source string) Attachment {
 	return a
 }
 
-// compareInterface makes a claim's device and a network conflict if they have the same interface and
+// compareInterface reports a conflict if a claimed device and a network have the same interface but
 // are different devices.
 func (s *Search) compareInterface(a *Attachment) {
 	for i := range s.attached {
@@ -271,29 +277,28 @@ func (s *Search) compareInterface(a *Attachment) {
 		if a.IfName == "" || n.IfName != a.IfName || a.Info == nil || n.Info == nil {
 			continue
 		}
-		have, isDevice := deviceOf(n.Info)
+		networkDevice, isDevice := deviceOf(n.Info)
 		claimed, isPCI := deviceOf(a.Info)
-		if !isPCI || isDevice && have.isSame(claimed) {
+		if !isPCI || isDevice && networkDevice.isSame(claimed) {
 			continue
 		}
-		says := have.String()
+		description := networkDevice.String()
 		if socket, ok := socketOf(n.Info); ok {
-			says = socket.String()
+			description = socket.String()
 		}
-		err := &ConflictError{On: "which device " + a.IfName + " is", First: Claim{n.File, says},
+		err := &ConflictError{On: "which device " + a.IfName + " is", First: Claim{n.File, description},
 			Second: Claim{a.File, claimed.String()}, Hint: hintRecreate}
 		n.reject(err)
 		a.reject(err)
 	}
 }
 
-// compareSocket makes a claim's socket and the same socket of a network conflict if their sources
-// describe it differently.
+// compareSocket reports a conflict if a claim and a network describe the same socket differently.
 func (s *Search) compareSocket(a *Attachment) {
 	socket, ok := socketOf(a.Info)
 	for i := range s.attached {
 		n := &s.attached[i]
-		if have, isSocket := socketOf(n.Info); !ok || !isSocket || !s.host.IsSameFile(have.path, socket.path) {
+		if other, isSocket := socketOf(n.Info); !ok || !isSocket || !s.host.IsSameFile(other.path, socket.path) {
 			continue
 		}
 		if err := s.compareWithClaim(n, a.Claimed, "socket "+diag.Quote(socket.path)); err != nil {
@@ -304,8 +309,8 @@ func (s *Search) compareSocket(a *Attachment) {
 	}
 }
 
-// findUnallocated returns the devices that metadata of this container's claims describes and
-// that the kubelet did not allocate, each as a conflict.
+// findUnallocated returns a conflict for each device in the metadata of this container's claims
+// that the kubelet did not allocate.
 func (s *Search) findUnallocated() (out []Attachment) {
 	answer := s.kubeletAnswer()
 	seen := map[claimKey]bool{}
@@ -334,8 +339,8 @@ func (s *Search) findUnallocated() (out []Attachment) {
 	return out
 }
 
-// listUnknownClaims returns the requests whose metadata the container has, if the kubelet does not say
-// which devices are this container's.
+// listUnknownClaims returns the requests whose metadata the container has, for a container that the
+// kubelet does not list.
 func (s *Search) listUnknownClaims() (out []Attachment) {
 	answer := s.kubeletAnswer()
 	for _, source := range s.q.MetadataFiles {

@@ -13,11 +13,11 @@ import (
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 
-// cacheKind is the kind of the file that libcni writes for a network's result.
+// cacheKind is the kind of libcni's files with a network's result.
 const cacheKind = "cniCacheV1"
 
-// cachedResult is libcni's record of one attachment (containernetworking/cni, libcni:
-// cachedInfo), without the keys that are not used here.
+// cachedResult is libcni's record of one attachment (containernetworking/cni, libcni: cachedInfo),
+// without unused keys.
 type cachedResult struct {
 	Kind           string         `json:"kind"`
 	ContainerID    string         `json:"containerId"`
@@ -29,8 +29,9 @@ type cachedResult struct {
 	} `json:"capabilityArgs"`
 }
 
-// readResult reads /var/lib/cni/multus/results/<conf>-<sandboxID>-<ifName>, and returns the device ID
-// and the interface that it has; none if it does not exist. The content must be of that attachment.
+// readResult reads /var/lib/cni/multus/results/<conf>-<sandboxID>-<ifName>, and returns its device
+// ID and its interface. It returns neither if the file is missing. The content must match the
+// file's name.
 func readResult(host hostfs.Root, dir, conf, sandboxID, ifName string) (deviceID string, record interfaceRecord,
 	err error) {
 	name := conf + "-" + sandboxID + "-" + ifName
@@ -53,21 +54,22 @@ func readResult(host hostfs.Root, dir, conf, sandboxID, ifName string) (deviceID
 	return c.CapabilityArgs.DeviceID, record, nil
 }
 
-// checkIdentity checks that the record is of one attachment.
+// checkIdentity checks that the record belongs to one attachment. A pod's author cannot write the
+// cache, but a file can be left over from another sandbox.
 func (c *cachedResult) checkIdentity(conf, sandboxID, ifName string) error {
-	for _, f := range []struct{ key, found, want string }{
+	for _, f := range []struct{ key, value, required string }{
 		{"kind", c.Kind, cacheKind}, {"containerId", c.ContainerID, sandboxID}, {"ifName", c.IfName, ifName},
 		{"networkName", c.Network, conf},
 	} {
-		if f.found != f.want {
-			return fmt.Errorf("%s: invalid value %s: must be %q: %w", f.key, diag.Quote(f.found), f.want,
+		if f.value != f.required {
+			return fmt.Errorf("%s: invalid value %s: must be %q: %w", f.key, diag.Quote(f.value), f.required,
 				errdefs.ErrInvalidArgument)
 		}
 	}
 	return nil
 }
 
-// parseResult reads the content of a cached result, and what its result says about the interface.
+// parseResult parses a cached result and its description of the interface.
 func parseResult(data []byte) (c *cachedResult, record interfaceRecord, err error) {
 	c = &cachedResult{}
 	if err := (jsontree.Decoder{}).Unmarshal(string(data), c); err != nil {
@@ -81,8 +83,8 @@ func parseResult(data []byte) (c *cachedResult, record interfaceRecord, err erro
 	return c, parseInterfaceRecord(c.Result, c.IfName), nil
 }
 
-// parseInterfaceRecord returns what a CNI result (CNI specification, section 5) says about the
-// interface in the pod. What is invalid is left out.
+// parseInterfaceRecord returns the description of the pod's interface in a CNI result (CNI
+// specification, section 5). It omits invalid values.
 func parseInterfaceRecord(result *jsontree.Node, ifName string) interfaceRecord {
 	var content struct {
 		Interfaces []struct {
@@ -102,7 +104,7 @@ func parseInterfaceRecord(result *jsontree.Node, ifName string) interfaceRecord 
 	var r interfaceRecord
 	r.fields.mac, r.fields.ips, r.fields.mtu = "result.interfaces.mac", "result.ips", "result.interfaces.mtu"
 	for i, n := range content.Interfaces {
-		if n.Name != ifName || n.Sandbox == "" { // of the host
+		if n.Name != ifName || n.Sandbox == "" { // an interface of the host
 			continue
 		}
 		r.mac, r.mtu = canonicalMAC(n.MAC), validMTU(n.MTU)

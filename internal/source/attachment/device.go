@@ -9,14 +9,14 @@ import (
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
 
-// device identifies a PCI or vDPA device. Several vDPA devices can share a PCI function, so
-// a vDPA device is identified by its name.
+// device identifies a PCI or vDPA device. Several vDPA devices can share a PCI function, so a vDPA
+// device is identified by its name.
 type device struct {
 	vdpa string // as in /sys/bus/vdpa/devices; "" for a PCI function
 	pci  string // address, in lower case; "" for a vDPA device without a PCI function
 }
 
-// deviceOf returns the device that device-info describes; ok is false for sockets.
+// deviceOf returns the device in device-info; ok is false for sockets.
 func deviceOf(i *deviceinfo.Info) (d device, ok bool) {
 	switch {
 	case i == nil:
@@ -35,7 +35,7 @@ type socketID struct {
 	path string
 }
 
-// socketOf returns the socket that device-info describes; ok is false for devices.
+// socketOf returns the socket in device-info; ok is false for devices.
 func socketOf(i *deviceinfo.Info) (s socketID, ok bool) {
 	switch {
 	case i == nil:
@@ -47,12 +47,12 @@ func socketOf(i *deviceinfo.Info) (s socketID, ok bool) {
 	return socketID{}, false
 }
 
-// String returns the socket as messages show it.
+// String returns the socket for messages.
 func (s socketID) String() string {
 	return string(s.kind) + " " + s.mode + " socket " + diag.Quote(s.path)
 }
 
-// String returns the device as messages show it.
+// String returns the device for messages.
 func (d device) String() string {
 	switch {
 	case d.vdpa != "" && d.pci != "":
@@ -71,15 +71,15 @@ func (d device) sysfsName() string {
 	return d.pci
 }
 
-// matchesID reports whether a device plugin's ID can be of this device: it is the device's
-// name, or the address of its PCI function.
+// matchesID reports whether a device plugin's ID can identify this device: it is the device's name,
+// or the address of its PCI function.
 func (d device) matchesID(id string) bool {
 	id = canonicalID(id)
 	return id != "" && (id == d.vdpa || id == d.pci)
 }
 
-// isSame reports whether two descriptions are of one device. A PCI function and a vDPA
-// device on it are the same, because a CNI plugin can create the vDPA device.
+// isSame reports whether two descriptions identify one device. A PCI function and a vDPA device on
+// it count as one, because a CNI plugin can create the vDPA device.
 func (d device) isSame(o device) bool {
 	if d.vdpa != "" && o.vdpa != "" {
 		return d.vdpa == o.vdpa
@@ -87,8 +87,8 @@ func (d device) isSame(o device) bool {
 	return d.pci == o.pci && d.pci != ""
 }
 
-// contradictsID reports whether a device plugin's ID cannot be of this device. Only an ID
-// that is a PCI address can contradict it: the plugin chooses the meaning of other IDs.
+// contradictsID reports whether a device plugin's ID cannot identify this device. Only a PCI
+// address can contradict: the plugin chooses the meaning of other IDs.
 func (d device) contradictsID(id string) bool {
 	return isPCIAddress(id) && d.pci != "" && canonicalID(id) != d.pci
 }
@@ -101,10 +101,10 @@ func canonicalID(id string) string {
 	return id
 }
 
-// containsID reports whether a list has a device plugin's ID, in whatever form of its address.
+// containsID reports whether a list contains a device plugin's ID, in any spelling of its address.
 func containsID(ids []string, id string) bool {
 	id = canonicalID(id)
-	return slices.ContainsFunc(ids, func(have string) bool { return canonicalID(have) == id })
+	return slices.ContainsFunc(ids, func(s string) bool { return canonicalID(s) == id })
 }
 
 // isPCIAddress reports whether s is an address in BDF form, "dddd:BB:DD.f" (Device

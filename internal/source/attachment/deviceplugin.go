@@ -12,22 +12,22 @@ import (
 )
 
 const (
-	// maxPluginFiles bounds the device plugin's files that one call reads.
+	// maxPluginFiles bounds the number of device plugin files that one call reads.
 	maxPluginFiles = 256
-	// maxPluginNames bounds the names listed in their directory.
+	// maxPluginNames bounds the number of names in their directory.
 	maxPluginNames = 1 << 16
 	pluginSuffix   = "-device.json"
 )
 
-// pluginFile is the device plugin's file of one device (Device Information
-// Specification, §4.1). Without a file, neither info nor err is set.
+// pluginFile is the device plugin's file of one device (Device Information Specification, §4.1). If
+// the file is missing, both info and err are unset.
 type pluginFile struct {
 	path string
 	info *deviceinfo.Info
 	err  error
 }
 
-// readPluginFile reads the device plugin's file of a device, once.
+// readPluginFile reads the device plugin's file of a device and caches it.
 func (s *Search) readPluginFile(resource, id string) pluginFile {
 	key := [2]string{resource, id}
 	if p, ok := s.files[key]; ok || len(s.files) >= maxPluginFiles {
@@ -45,8 +45,8 @@ func (s *Search) readPluginFile(resource, id string) pluginFile {
 	return p
 }
 
-// describeAllocated describes an allocated device by the device plugin's file or, without
-// one, as a PCI function if its ID is an address. Otherwise ok is false.
+// describeAllocated describes an allocated device by the device plugin's file. Without a file, an
+// ID that is an address describes a PCI function. Otherwise ok is false.
 func (s *Search) describeAllocated(resource, id string) (a Attachment, ok bool) {
 	a = Attachment{Resource: resource, DeviceID: id, Owner: OwnerUnknown}
 	var p pluginFile
@@ -77,9 +77,9 @@ func (s *Search) describeAllocated(resource, id string) (a Attachment, ok bool) 
 	return a, false
 }
 
-// resourceOf returns the resource of an environment variable: one that the kubelet allocated
-// to the container, or one in the names of the device plugin's files of its devices. It
-// returns "" if neither exists.
+// resourceOf returns the resource of an environment variable, or "". If the kubelet lists the pod,
+// it is the allocated resource. Otherwise it comes from the name of a device plugin's file for one
+// of the variable's devices.
 func (s *Search) resourceOf(v variable) string {
 	if s.answer != nil && s.answer.answered {
 		for _, r := range s.answer.container.Resources {
@@ -108,15 +108,15 @@ func (s *Search) resourceOf(v variable) string {
 	return s.resources[v.key]
 }
 
-// resourceIn returns the resource of the first device plugin's file that is of the variable's
-// resource and of one of its devices, or "".
+// resourceIn returns the resource of the first device plugin file that belongs to the variable's
+// resource and to one of its devices, or "".
 func (v *variable) resourceIn(names []string) string {
 	ids := make(map[string]bool, len(v.ids))
 	for _, id := range v.ids {
 		ids[dashed(id)] = true
 	}
 	for _, name := range names {
-		// A resource and its variable have the same length.
+		// A resource and the key of its variable have the same length.
 		n := len(v.key)
 		if len(name) <= n || name[n] != '-' {
 			continue
@@ -132,8 +132,8 @@ func (v *variable) resourceIn(names []string) string {
 	return ""
 }
 
-// undashed returns the resource of a file's name, which has "-" in place of "/", if it is of
-// the variable with that key, or "".
+// undashed restores the "/" in the resource of a file's name, which has "-" instead. It returns ""
+// if no position of the "/" matches the variable's key.
 func undashed(resource, key string) string {
 	for i := range len(resource) {
 		if resource[i] != '-' {

@@ -2,18 +2,18 @@
 
 // Package attachment finds a pod's network attachments and the devices of its containers.
 //
-// Only the kubelet decides which container a device belongs to. Annotations, files and the
-// environment, which a pod's author can write, do not. The environment is trusted only on a
-// host where the kubelet has no socket, and not there with [Options].KubeletRequired.
+// Only the kubelet decides which container owns a device. Annotations, files and the environment do
+// not, because a pod's author can write them. The environment is trusted only on a host where the
+// kubelet has no socket, and with [Options].KubeletRequired not even there.
 //
-// A source that cannot be read is the error or a note of its own attachment only. If two
-// sources contradict each other on a device, a network or an owner, the attachment is a
-// [ConflictError] that names both; nothing is guessed.
+// An unreadable source is an error or a note of its own attachment only. If two sources contradict
+// each other about a device, a network or an owner, the attachment has a [ConflictError] with both.
+// Nothing is guessed.
 //
-// The cost for a sandbox does not depend on the files of other sandboxes: only the
-// directory of device-info files is listed, once, and again when events were lost. The
-// kubelet is asked only about a device that the caller wants, and is never waited for
-// longer than a second or half of the caller's remaining time, because a runtime's call waits meanwhile.
+// The cost for a sandbox does not depend on the files of other sandboxes: only the directory of
+// device-info files is listed, once, and again after lost events. The kubelet is queried only about
+// a device that the caller wants, and for at most a second or half of the caller's remaining time,
+// because a runtime's call is waiting.
 //
 // There is one file per source:
 //
@@ -28,5 +28,5 @@
 //	owner.go         the owner of a device
 //	allocated.go     devices without a network
 //
-// docs/explanation/who-gets-which-device.md has the order in which the sources are trusted.
+// docs/explanation/who-gets-which-device.md lists the order in which the sources are trusted.
 package attachment

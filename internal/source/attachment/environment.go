@@ -18,7 +18,7 @@ const (
 	envPrefix  = "PCIDEVICE_"
 	infoSuffix = "_INFO"
 
-	// Limits of a container's environment. Device plugins stay far below them.
+	// Bounds on a container's environment. Device plugins stay far below them.
 	maxInfo    = 256 << 10 // bytes of one PCIDEVICE_*_INFO
 	maxVarIDs  = 4096      // device IDs of one variable
 	maxIDs     = 16384     // device IDs of all variables
@@ -26,28 +26,28 @@ const (
 	maxEnvVars = 1024      // variables
 )
 
-// environment is the variables of device plugins in a container's environment
-// (sriov-network-device-plugin's README, "Allocated device information"). The pod's author
-// can set them too, and overrides the plugin: the kubelet puts the pod's variables last.
+// environment holds the variables of device plugins in a container's environment
+// (sriov-network-device-plugin's README, "Allocated device information"). The pod's author can set
+// them as well, and overrides the plugin, because the kubelet appends the pod's variables.
 type environment []variable
 
 // variable is PCIDEVICE_<KEY>=<id>[,<id>...] with PCIDEVICE_<KEY>_INFO.
 type variable struct {
-	key  string // from the resource: upper case, "_" for "." and "/"
+	key  string // of the resource: upper case, "_" for "." and "/"
 	name string // of the variable with the IDs
 	ids  []string
 	info map[string]deviceEnv // by device ID
 }
 
-// deviceEnv is one device of PCIDEVICE_<KEY>_INFO.
+// deviceEnv is the information about one device in PCIDEVICE_<KEY>_INFO.
 type deviceEnv struct {
 	nodes    []string // paths of device nodes in the container, sorted
-	vhostNet string   // of these, that of vhost-net
+	vhostNet string   // the vhost-net node among nodes
 	rdma     string   // name of the RDMA device
 }
 
-// parseEnvironment reads a container's environment. notes describe the variables that are
-// invalid and ignored.
+// parseEnvironment parses the variables of device plugins. notes describe the ignored variables and
+// why they are invalid.
 func parseEnvironment(env []string) (e environment, notes []string) {
 	var values map[string]string
 	for _, kv := range env {
@@ -63,7 +63,7 @@ func parseEnvironment(env []string) (e environment, notes []string) {
 		if values == nil {
 			values = map[string]string{}
 		}
-		values[key] = value // as in a runtime, the last value counts
+		values[key] = value // the last value counts, as in a runtime
 	}
 	if values == nil {
 		return nil, nil // most containers
@@ -74,7 +74,8 @@ func parseEnvironment(env []string) (e environment, notes []string) {
 		if count > maxIDs {
 			break
 		}
-		// A resource's own name may end in _INFO; then its value is a list of IDs.
+		// The name of a resource can end in _INFO. Its value is then a list of IDs instead of an
+		// object.
 		base, isInfo := strings.CutSuffix(key, infoSuffix)
 		if isInfo = isInfo && base != "" && strings.HasPrefix(strings.TrimSpace(value), "{"); !isInfo {
 			base = key
@@ -127,8 +128,8 @@ func parseIDs(value string) ([]string, error) {
 	return ids, nil
 }
 
-// checkID accepts the ID of a device or the name of a resource: printable ASCII without
-// spaces and commas.
+// checkID accepts the ID of a device or the name of a resource: printable ASCII without spaces and
+// commas.
 func checkID(id string) error {
 	why := ""
 	bad := strings.IndexFunc(id, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == ',' })
@@ -145,8 +146,8 @@ func checkID(id string) error {
 	return fmt.Errorf("device ID %s: %s: %w", diag.Quote(id), why, errdefs.ErrInvalidArgument)
 }
 
-// parseDeviceEnv reads PCIDEVICE_<KEY>_INFO: for each device ID an object for each kind of
-// information. Unknown kinds and keys are ignored.
+// parseDeviceEnv parses PCIDEVICE_<KEY>_INFO: an object a device ID, with an object a kind of
+// information. It ignores unknown kinds and keys.
 func parseDeviceEnv(value string) (map[string]deviceEnv, error) {
 	if len(value) > maxInfo {
 		return nil, fmt.Errorf("it has %d bytes, more than %d: %w", len(value), maxInfo, errdefs.ErrInvalidArgument)
@@ -198,8 +199,8 @@ func (d *deviceEnv) addInformation(kind string, members map[string]*jsontree.Nod
 	}
 }
 
-// isNodeKey reports whether the value is the path of a device node. The keys of vfio differ
-// between the plugin's README and its code.
+// isNodeKey reports whether the value of a key is the path of a device node. For vfio, the plugin's
+// README and its code use different keys, so both are accepted.
 func isNodeKey(kind, key string) bool {
 	keys := map[string][]string{
 		"vfio":  {"mount", "dev-mount", "vfio-mount", "vfio-dev-mount"},
@@ -222,8 +223,8 @@ func (e environment) variableOf(resource string) (variable, bool) {
 	return variable{}, false
 }
 
-// variableNaming returns the variable that has a device ID, preferably the resource's own.
-func (e environment) variableNaming(id, resource string) (variable, bool) {
+// variableNaming returns a variable with a device ID, preferably the resource's own.
+func (e environment) variableWithID(id, resource string) (variable, bool) {
 	if v, ok := e.variableOf(resource); ok && containsID(v.ids, id) {
 		return v, true
 	}
@@ -235,8 +236,8 @@ func (e environment) variableNaming(id, resource string) (variable, bool) {
 	return variable{}, false
 }
 
-// envKey returns a resource's name as sriov-network-device-plugin writes it in the name of a
-// variable: upper case, "/" and "." as "_".
+// envKey returns a resource's name in the spelling of sriov-network-device-plugin's variables:
+// upper case, with "_" for "/" and ".".
 func envKey(resource string) string {
 	return strings.NewReplacer("/", "_", ".", "_").Replace(strings.ToUpper(resource))
 }

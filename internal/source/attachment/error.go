@@ -16,9 +16,9 @@ type Claim struct {
 
 // ConflictError is a contradiction between two sources. It unwraps to errdefs.ErrConflict.
 type ConflictError struct {
-	On            string // the question: `which device net1 is`
+	On            string // the disputed question: `which device net1 is`
 	First, Second Claim
-	Hint          string // what to do; may be ""
+	Hint          string // remedy; can be ""
 }
 
 func (e *ConflictError) Error() string {
@@ -33,16 +33,16 @@ func (e *ConflictError) Error() string {
 // Unwrap makes the error an errdefs.ErrConflict.
 func (e *ConflictError) Unwrap() error { return errdefs.ErrConflict }
 
-// UnlistedError is a request for a resource in a container that the kubelet does not list.
-// The kubelet lists ordinary containers and restartable init containers, but no other init
+// UnlistedError is the error for a resource requested in a container that the kubelet does not
+// list. The kubelet lists ordinary containers and restartable init containers, but no other init
 // container and no ephemeral container. It unwraps to errdefs.ErrNotFound.
 type UnlistedError struct {
 	Resource string
-	// Holders are the containers of the pod to which the kubelet allocated the resource, or
-	// the requested device of it.
+	// Holders are the pod's containers to which the kubelet allocated the resource or, if a device
+	// was requested, that device.
 	Holders []string
-	// Claimed is set if the container's environment names devices of the resource, so that
-	// it may have devices that the kubelet does not list.
+	// Claimed is set if the container's environment lists devices of the resource. The container
+	// can then have devices that the kubelet does not list.
 	Claimed bool
 }
 
@@ -54,8 +54,8 @@ func (e *UnlistedError) Error() string {
 // Unwrap makes the error an errdefs.ErrNotFound.
 func (e *UnlistedError) Unwrap() error { return errdefs.ErrNotFound }
 
-// UnansweredError is a request for a resource without a source that says whether it is
-// allocated to the container: there is no kubelet to ask, and no variable.
+// UnansweredError is the error for a requested resource if no source lists the container's devices:
+// the kubelet has no socket, and the container has no variable.
 type UnansweredError struct{ err error }
 
 func (e *UnansweredError) Error() string { return e.err.Error() }
@@ -63,8 +63,8 @@ func (e *UnansweredError) Error() string { return e.err.Error() }
 // Unwrap returns an errdefs.ErrNotFound, or errdefs.ErrUnavailable if the kubelet is required.
 func (e *UnansweredError) Unwrap() error { return e.err }
 
-// FromKubelet names the kubelet as a source; socket is the host path of its socket.
+// FromKubelet returns the kubelet's name as a source. socket is the host path of its socket.
 func FromKubelet(socket string) string { return "the kubelet (" + socket + ")" }
 
-// FromEnvironment names a variable of the container's environment as a source.
+// FromEnvironment returns the name of a container's environment variable as a source.
 func FromEnvironment(variable string) string { return "the container's environment (" + variable + ")" }

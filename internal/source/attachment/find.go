@@ -16,13 +16,13 @@ import (
 // Find returns the attachments of the sandbox, sorted by interface, and the PCI and vDPA
 // devices that are allocated to the container but belong to no network, sorted by device.
 //
-// attached has the networks with device-info, and those without it to which Multus gave a
-// device or which the pod's annotation names. allocated has the devices that a device
-// plugin's file describes, those whose ID is a PCI address, and those of resource claims that
-// the driver's metadata describes. It is searched only if the container's environment, its
-// mounts or an attachment show that there is a device plugin or a DRA driver.
+// attached holds the networks with device-info, and the networks without device-info that have a
+// device from Multus or are listed in the pod's annotation. allocated holds the devices with a
+// device plugin's file, the devices whose ID is a PCI address, and the devices of resource claims
+// with metadata. It is searched only if the container's environment, its mounts or an attachment
+// show that there is a device plugin or a DRA driver.
 //
-// The error is one of the directory; the error of a file is in its attachment.
+// The error concerns the directory. An attachment has the error of its own file.
 func (s *Search) Find() (attached, allocated []Attachment, err error) {
 	entries, err := s.entries(s.q.SandboxID)
 	if err != nil {
@@ -40,30 +40,31 @@ func (s *Search) Find() (attached, allocated []Attachment, err error) {
 	return s.attached, s.allocatedDevices(), nil
 }
 
-// Search finds the attachments of one container. It reads every source at most once, so that
-// all its results agree.
+// Search finds the attachments of one container. It reads every source at most once, so that all
+// its results agree.
 type Search struct {
 	*Finder
 	ctx      context.Context
 	q        *Query
 	env      environment
 	envNotes []string
-	answer   *allocationAnswer // nil until it is needed
+	answer   *allocationAnswer // nil until the first query
 	files    map[[2]string]pluginFile
 	claims   map[claimKey]claimFiles
-	records  map[string]interfaceRecord // libcni's, by interface
-	names    []string                   // in the device plugins' directory, if listed
+	records  map[string]interfaceRecord // from libcni, by interface
+	names    []string                   // of the device plugins' directory, if listed
 	listed   bool
-	// resources are the resources of variables, by the variable's key.
+	// resources caches the resources of variables, by the variable's key.
 	resources map[string]string
 	attached  []Attachment
-	devices   []device // in the device-info of the networks, usable or not
+	devices   []device // devices in the networks' device-info, usable or not
 }
 
-// Search returns a search for the attachments of a container. ctx is for all calls of it.
+// Search returns a search for the attachments of a container. ctx applies to every call on the
+// Search.
 func (f *Finder) Search(ctx context.Context, q Query) *Search {
 	if f.opts.PluginsDir == "" {
-		q.MetadataFiles = nil // nothing describes claims
+		q.MetadataFiles = nil // without it, no metadata describes claims
 	}
 	s := &Search{Finder: f, ctx: ctx, q: &q, files: map[[2]string]pluginFile{}, claims: map[claimKey]claimFiles{},
 		records: map[string]interfaceRecord{}, resources: map[string]string{}}
@@ -90,10 +91,11 @@ func (s *Search) addNetworks(entries []deviceinfo.Entry) {
 		s.attached = append(s.attached, s.fromEntry(&entries[i], &rec, named))
 	}
 	s.addWithoutFile(&rec, named)
+	// A note about a source applies to every attachment, unless the attachment already has it.
 	for i := range s.attached {
 		a := &s.attached[i]
 		a.Notes = append(a.Notes, slices.DeleteFunc(slices.Clone(common), func(note string) bool {
-			return slices.ContainsFunc(a.Notes, func(have string) bool { return strings.HasSuffix(have, note) })
+			return slices.ContainsFunc(a.Notes, func(s string) bool { return strings.HasSuffix(s, note) })
 		})...)
 	}
 	s.rejectInterfacesWithTwoFiles()
@@ -133,14 +135,15 @@ func (s *Search) fromEntry(e *deviceinfo.Entry, rec *multusRecord, named []selec
 	return a
 }
 
-// readResultOf reads libcni's record of an attachment: its device ID, "" for none, and its file.
+// readResultOf reads libcni's record of an attachment, and returns its device ID, or "", and its
+// file.
 func (s *Search) readResultOf(a *Attachment, d *delegate) (deviceID, file string) {
 	conf := ""
 	if d != nil {
 		conf = cmp.Or(d.Conf.Name, d.ConfList.Name)
 	}
 	if conf == "" {
-		// A network often has the name of its configuration.
+		// A network often has the same name as its configuration.
 		_, conf, _ = strings.Cut(a.Network, "/")
 	}
 	if conf == "" || s.opts.MultusDir == "" {
@@ -155,12 +158,12 @@ func (s *Search) readResultOf(a *Attachment, d *delegate) (deviceID, file string
 	return deviceID, record.source
 }
 
-// checkResult compares the device ID with libcni's record of the attachment, or takes it
-// from there if Multus has no record.
+// checkResult compares the device ID with libcni's record of the attachment. If Multus has no
+// record, checkResult copies the ID from libcni's.
 func (s *Search) checkResult(a *Attachment, d *delegate, multus *Claim) {
 	_, isDevice := deviceOf(a.Info)
 	if !isDevice && len(s.q.MetadataFiles) == 0 {
-		return // nothing is compared with the record
+		return // nothing to compare with the record
 	}
 	deviceID, file := s.readResultOf(a, d)
 	switch {
@@ -176,13 +179,13 @@ func (s *Search) checkResult(a *Attachment, d *delegate, multus *Claim) {
 
 const hintRecreate = "delete the pod, so that its networks are attached again"
 
-// deviceQuestion returns what sources disagree on for [ConflictError.On].
+// deviceQuestion returns the disputed question for [ConflictError.On].
 func deviceQuestion(a *Attachment) string {
 	return "which device " + cmp.Or(a.IfName, diag.Quote(a.DeviceID)) + " is"
 }
 
-// checkDevice compares the device in a CNI plugin's file with the device that Multus gave to
-// the network, and with the device plugin's file of that device.
+// checkDevice compares the device in a CNI plugin's file with the network's device in Multus'
+// record, and with the device plugin's file of that device.
 func (s *Search) checkDevice(a *Attachment, multus Claim) {
 	if a.Err != nil || a.DeviceID == "" {
 		return
@@ -209,13 +212,13 @@ func (s *Search) checkDevice(a *Attachment, multus Claim) {
 	}
 }
 
-// checkSocket compares the socket in a CNI plugin's file with the device plugin's file of
-// the device that Multus gave to the network. Another path is the socket of another port.
+// checkSocket compares the socket in a CNI plugin's file with the device plugin's file of the
+// network's device. A different path belongs to another port.
 func (s *Search) checkSocket(a *Attachment) {
 	if a.Resource == "" || s.opts.OwnSocketTerms != nil && s.opts.OwnSocketTerms(a.Network, a.Resource) {
 		return
 	}
-	have, ok := socketOf(a.Info)
+	own, ok := socketOf(a.Info)
 	if !ok {
 		return
 	}
@@ -225,11 +228,11 @@ func (s *Search) checkSocket(a *Attachment) {
 		return
 	}
 	allocated, ok := socketOf(p.info)
-	if !ok || allocated.kind == have.kind && allocated.mode == have.mode &&
-		s.host.IsSameFile(allocated.path, have.path) {
+	if !ok || allocated.kind == own.kind && allocated.mode == own.mode &&
+		s.host.IsSameFile(allocated.path, own.path) {
 		return
 	}
-	a.reject(&ConflictError{On: "which socket " + a.IfName + " is", First: Claim{a.File, have.String()},
+	a.reject(&ConflictError{On: "which socket " + a.IfName + " is", First: Claim{a.File, own.String()},
 		Second: Claim{p.path, allocated.String() + " of the allocated device " +
 			diag.Quote(a.DeviceID)}, Hint: hintSocket})
 }
@@ -238,24 +241,25 @@ const hintSocket = "have the network's CNI plugin keep the device plugin's path 
 	"remove device.path and device.mode or device.role " +
 	"from its configuration), or configure a dialect for the network or resource"
 
-// addWithoutFile adds the networks without a device-info file: those to which Multus gave a
-// device, and those in the pod's annotation.
+// addWithoutFile adds the networks without a device-info file: networks with a device from Multus,
+// and networks in the pod's annotation.
 func (s *Search) addWithoutFile(rec *multusRecord, named []selection) {
-	have := func(network, ifName string) bool {
+	isAttached := func(network, ifName string) bool {
 		return slices.ContainsFunc(s.attached, func(a Attachment) bool {
 			return ifName != "" && a.IfName == ifName || ifName == "" && a.Network == network
 		})
 	}
 	for i := range rec.delegates {
 		d := &rec.delegates[i]
-		wanted := d.DeviceID != "" || slices.ContainsFunc(named, func(n selection) bool { return n.network == d.Name })
-		if wanted && !have(d.Name, d.IfName) {
+		isListed := d.DeviceID != "" || slices.ContainsFunc(named,
+			func(n selection) bool { return n.network == d.Name })
+		if isListed && !isAttached(d.Name, d.IfName) {
 			s.attached = append(s.attached, s.fromDelegate(d, rec.file))
 		}
 	}
 	for _, n := range named {
-		known := slices.ContainsFunc(rec.delegates, func(d delegate) bool { return d.Name == n.network })
-		if !known && !have(n.network, n.ifName) {
+		isRecorded := slices.ContainsFunc(rec.delegates, func(d delegate) bool { return d.Name == n.network })
+		if !isRecorded && !isAttached(n.network, n.ifName) {
 			gap := rec.describeGap(n.network)
 			s.attached = append(s.attached, Attachment{Network: n.network, NetworkGuessed: true, NetworkGap: gap,
 				IfName: n.ifName, Owner: OwnerUnknown,
@@ -265,9 +269,9 @@ func (s *Search) addWithoutFile(rec *multusRecord, named []selection) {
 	}
 }
 
-// fromDelegate returns a network that Multus attached and that has no device-info file. If
-// the kubelet allocated a device for it, the device plugin's file describes the network: a
-// file of the network would be its copy (Device Information Specification, §4.2.1).
+// fromDelegate returns a network that Multus attached and that has no device-info file. If the
+// kubelet allocated a device for it, the device plugin's file describes the network, because the
+// network's file would be a copy of it (Device Information Specification, §4.2.1).
 func (s *Search) fromDelegate(d *delegate, file string) Attachment {
 	a := Attachment{Network: d.Name, IfName: d.IfName, DeviceID: d.DeviceID, Resource: d.Resource, Owner: OwnerUnknown}
 	note := func(format string, args ...any) { a.Notes = append(a.Notes, fmt.Sprintf(format, args...)) }
@@ -295,7 +299,7 @@ func (s *Search) fromDelegate(d *delegate, file string) Attachment {
 	return a
 }
 
-// rejectInterfacesWithTwoFiles makes two device-info files of one interface a conflict.
+// rejectInterfacesWithTwoFiles reports two device-info files of one interface as a conflict.
 func (s *Search) rejectInterfacesWithTwoFiles() {
 	rejectDuplicates(s.attached, func(a *Attachment) (key, on string, c Claim) {
 		if a.File == "" {
@@ -305,15 +309,15 @@ func (s *Search) rejectInterfacesWithTwoFiles() {
 	}, hintRecreate)
 }
 
-// rejectDevicesInTwoNetworks makes one device in two networks a conflict.
+// rejectDevicesInTwoNetworks reports one device in two networks as a conflict.
 func (s *Search) rejectDevicesInTwoNetworks() {
 	rejectDuplicates(s.attached, func(a *Attachment) (key, on string, c Claim) {
-		d, _ := deviceOf(a.Info) // without a name for a socket
+		d, _ := deviceOf(a.Info) // sockets have no name
 		return d.sysfsName(), "which interface " + d.String() + " is", Claim{a.File, a.IfName}
 	}, hintRecreate)
 }
 
-// rejectDuplicates makes attachments with the same key a conflict of all of them.
+// rejectDuplicates makes all attachments with the same key unusable, with a conflict.
 func rejectDuplicates(list []Attachment, keyOf func(a *Attachment) (key, on string, c Claim), hint string) {
 	first := make(map[string]int, len(list))
 	conflicts := map[int]error{}
@@ -337,7 +341,7 @@ func rejectDuplicates(list []Attachment, keyOf func(a *Attachment) (key, on stri
 	}
 }
 
-// recordDevice records the device of a network.
+// recordDevice adds a network's device to s.devices.
 func (s *Search) recordDevice(i *deviceinfo.Info) {
 	if d, ok := deviceOf(i); ok {
 		s.devices = append(s.devices, d)

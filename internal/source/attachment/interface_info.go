@@ -15,11 +15,11 @@ import (
 	"github.com/jackfield/jackfield/pkg/devices"
 )
 
-// InterfaceInfoKey is the key of device-info for what the Device Information Specification has no key
-// for. Package attach writes it.
+// InterfaceInfoKey is the key of device-info for properties that the Device Information
+// Specification does not cover. Package attach writes it.
 const InterfaceInfoKey = "jackfield.dev/interface"
 
-// InterfaceInfo is what device-info says about the interface of an attachment beyond its device.
+// InterfaceInfo is the description of an attachment's interface in device-info, beyond its device.
 type InterfaceInfo struct {
 	Network   string            `json:"network,omitempty"`
 	MAC       string            `json:"mac,omitempty"`
@@ -32,7 +32,7 @@ type InterfaceInfo struct {
 	Labels    []devices.Label   `json:"labels,omitempty"`
 }
 
-// ReadInterfaceInfo returns what the device-info says about the interface. Without the key it is
+// ReadInterfaceInfo returns the description of the interface in device-info. Without the key it is
 // empty.
 func ReadInterfaceInfo(info *deviceinfo.Info) (n InterfaceInfo, err error) {
 	raw, ok := info.Extra[InterfaceInfoKey]
@@ -56,17 +56,17 @@ func (n *InterfaceInfo) RemoveInvalid() {
 	n.Gateway = slices.DeleteFunc(n.Gateway, func(s string) bool { return net.ParseIP(s) == nil })
 }
 
-// ParseMAC returns the hardware address of an Ethernet interface in the kernel's form. If the text has none, rule says
-// why.
+// ParseMAC returns the hardware address of an Ethernet interface in the kernel's form. For an
+// invalid text it returns the rule as a noun phrase for "must be …".
 func ParseMAC(text string) (mac, rule string) {
 	hw, err := net.ParseMAC(text)
 	switch {
 	case err != nil || len(hw) != 6:
-		return "", "a hardware address of six bytes, as c2:11:22:33:44:55"
+		return "", "a hardware address of six bytes, such as c2:11:22:33:44:55"
 	case hw[0]&1 != 0:
 		return "", "the address of one interface, not a multicast address"
 	case canonicalMAC(text) == "":
-		return "", "an address that is not all zeros, as c2:11:22:33:44:55"
+		return "", "an address that is not all zeros, such as c2:11:22:33:44:55"
 	}
 	return hw.String(), ""
 }
@@ -84,8 +84,8 @@ func isNoCIDR(s string) bool {
 	return err != nil
 }
 
-// interfaceRecord is what one source says about the interface of a device. Fields name the values
-// in that source.
+// interfaceRecord is one source's description of a device's interface. fields holds the keys of the
+// values in that source.
 type interfaceRecord struct {
 	source string
 	fields struct{ mac, ips, mtu string }
@@ -94,30 +94,30 @@ type interfaceRecord struct {
 	mtu    int
 }
 
-// newClaimRecord returns what the metadata of a claim says.
+// newClaimRecord returns the interface in a claim's metadata.
 func newClaimRecord(c *ClaimedDevice) interfaceRecord {
 	r := interfaceRecord{source: c.File, mac: c.MAC, ips: c.IPs, mtu: c.MTU}
 	r.fields.mac, r.fields.ips, r.fields.mtu = "networkData.hardwareAddress", "networkData.ips", "attribute mtu"
 	return r
 }
 
-// newInfoRecord returns what the attachment's device-info says.
+// newInfoRecord returns the interface in the attachment's device-info.
 func newInfoRecord(a *Attachment) interfaceRecord {
-	n, _ := ReadInterfaceInfo(a.Info) // empty if it cannot be read
+	n, _ := ReadInterfaceInfo(a.Info) // empty if unreadable
 	n.RemoveInvalid()
 	r := interfaceRecord{source: a.File, mac: n.MAC, ips: n.IPs, mtu: n.MTU}
 	r.fields.mac, r.fields.ips, r.fields.mtu = InterfaceInfoKey+".mac", InterfaceInfoKey+".ips", InterfaceInfoKey+".mtu"
 	return r
 }
 
-// compareWithClaim returns a conflict if the metadata of a claim describes the attachment's device
-// differently than its device-info or libcni's record.
+// compareWithClaim returns a conflict if a claim's metadata contradicts the attachment's
+// device-info or libcni's record.
 func (s *Search) compareWithClaim(a *Attachment, c *ClaimedDevice, device string) error {
 	record := s.records[a.IfName]
 	if c.IfName != "" && a.IfName != "" && c.IfName != a.IfName {
 		return &ConflictError{On: "which interface " + device + " is",
-			First: Claim{cmp.Or(a.File, record.source, "Multus' record"), a.IfName}, Second: Claim{c.File,
-				c.IfName}, Hint: hintRecreate}
+			First:  Claim{cmp.Or(a.File, record.source, "Multus' record"), a.IfName},
+			Second: Claim{c.File, c.IfName}, Hint: hintRecreate}
 	}
 	for _, r := range []interfaceRecord{newInfoRecord(a), record} {
 		if err := compareInterfaces(device, r, newClaimRecord(c), hintRecreate); err != nil {
@@ -127,12 +127,12 @@ func (s *Search) compareWithClaim(a *Attachment, c *ClaimedDevice, device string
 	return nil
 }
 
-// compareInterfaces returns a conflict if two sources give the interface of a device different
-// values. A value that one of them lacks is no conflict.
+// compareInterfaces returns a conflict if two sources contradict each other about a device's
+// interface. A missing value does not contradict.
 func compareInterfaces(device string, first, second interfaceRecord, hint string) error {
-	conflict := func(what, firstSays, secondSays string) error {
-		return &ConflictError{On: "which " + what + " " + device + " has", First: Claim{first.source, firstSays},
-			Second: Claim{second.source, secondSays}, Hint: hint}
+	conflict := func(property, firstValue, secondValue string) error {
+		return &ConflictError{On: "which " + property + " " + device + " has", First: Claim{first.source, firstValue},
+			Second: Claim{second.source, secondValue}, Hint: hint}
 	}
 	switch a, b := canonicalMAC(first.mac), canonicalMAC(second.mac); {
 	case a != "" && b != "" && a != b:
@@ -147,8 +147,8 @@ func compareInterfaces(device string, first, second interfaceRecord, hint string
 	return nil
 }
 
-// canonicalMAC returns a hardware address in the kernel's form, or "" for none: drivers write zeros
-// for an address that was not set.
+// canonicalMAC returns a hardware address in the kernel's form. It returns "" for zeros, which
+// drivers write for an unset address.
 func canonicalMAC(s string) string {
 	mac, err := net.ParseMAC(s)
 	if err != nil || !slices.ContainsFunc(mac, func(b byte) bool { return b != 0 }) {
@@ -157,8 +157,9 @@ func canonicalMAC(s string) string {
 	return mac.String()
 }
 
-// addressesAgree reports whether two sources can both be right about an interface's addresses: of
-// IPv4 and of IPv6, all addresses of one are the other's, too. A source may know fewer.
+// addressesAgree reports whether two sources can both be right about an interface's addresses. A
+// source can know fewer addresses, so one list must contain the other, separately for IPv4 and
+// IPv6.
 func addressesAgree(a, b []string) bool {
 	contains := func(all, some []netip.Prefix) bool {
 		return !slices.ContainsFunc(some, func(p netip.Prefix) bool { return !slices.Contains(all, p) })
@@ -172,8 +173,8 @@ func addressesAgree(a, b []string) bool {
 	return true
 }
 
-// addressesOf returns the addresses of a family, with their prefix lengths. Link-local addresses do
-// not count, because the kernel adds them.
+// addressesOf returns the addresses of a family, with their prefix lengths. It omits link-local
+// addresses, because the kernel adds them.
 func addressesOf(list []string, is6 bool) (out []netip.Prefix) {
 	for _, s := range list {
 		if p, err := netip.ParsePrefix(s); err == nil && p.Addr().Is6() == is6 && !p.Addr().IsLinkLocalUnicast() {

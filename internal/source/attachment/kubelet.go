@@ -14,32 +14,33 @@ import (
 	"github.com/jackfield/jackfield/internal/source/kubelet/allocation"
 )
 
-// Kubelet asks the kubelet behind socket for the devices that are allocated to the containers of a
-// pod. It returns when ctx ends, even if the kubelet is unresponsive. kubelet.QueryPod is one.
+// Kubelet queries the kubelet behind socket for the devices of a pod's containers. It must return
+// when ctx ends, even if the kubelet is unresponsive. kubelet.QueryPod implements it.
 type Kubelet func(ctx context.Context, host hostfs.Root, socket, namespace, name string) (allocation.Allocation, error)
 
 const (
-	// maxKubeletWait bounds the wait for the kubelet. A later answer is lost: while the kubelet is
-	// slower than this, no container that needs its answer is created.
+	// maxKubeletWait bounds the wait for the kubelet. While the kubelet takes longer, no container
+	// that depends on its response can be created.
 	maxKubeletWait = time.Second
-	// maxKubeletShare is the part of the caller's remaining time that the kubelet may take: half.
+	// maxKubeletShare is the divisor of the caller's remaining time: the kubelet can take half of
+	// it.
 	maxKubeletShare = 2
 )
 
-// allocationAnswer is the kubelet's answer about the pod, or why there is none.
+// allocationAnswer is the kubelet's response about the pod, or the reason why there is none.
 type allocationAnswer struct {
-	answered bool                  // the kubelet knows the pod
-	pod      allocation.Allocation // if answered
-	source   string                // if answered: the kubelet, for [Claim.Source]
+	answered bool                  // the kubelet lists the pod
+	pod      allocation.Allocation // set if answered
+	source   string                // set if answered: the kubelet, for [Claim.Source]
 
 	listed    bool                 // the kubelet lists this container
-	container allocation.Container // if listed
+	container allocation.Container // set if listed
 
-	absent bool  // there is no kubelet to ask
-	err    error // the kubelet did not answer, or is required and absent
+	absent bool  // the kubelet has no socket
+	err    error // the kubelet did not respond, or is required and absent
 }
 
-// queryKubelet asks the kubelet what is allocated to the container, within its share of the time.
+// queryKubelet queries the kubelet for the container's devices, within its share of the time.
 func (f *Finder) queryKubelet(ctx context.Context, q *Query) *allocationAnswer {
 	if why := f.whyNoKubelet(); why != "" {
 		answer := &allocationAnswer{absent: true}
@@ -54,7 +55,7 @@ func (f *Finder) queryKubelet(ctx context.Context, q *Query) *allocationAnswer {
 		return answer
 	}
 	if f.opts.Kubelet == nil {
-		return &allocationAnswer{err: fmt.Errorf("the kubelet serves %s, but this program does not ask it: %w",
+		return &allocationAnswer{err: fmt.Errorf("the kubelet serves %s, but this program does not query it: %w",
 			f.opts.PodResourcesSocket, errdefs.ErrUnavailable)}
 	}
 	wait := maxKubeletWait
@@ -72,8 +73,8 @@ func (f *Finder) queryKubelet(ctx context.Context, q *Query) *allocationAnswer {
 	return answer
 }
 
-// whyNoKubelet returns why there is no kubelet to ask, or "". If only the socket exists, the
-// kubelet is expected to come back.
+// whyNoKubelet returns the reason why the kubelet cannot be queried, or "". If the socket exists,
+// the kubelet is expected to be back soon.
 func (f *Finder) whyNoKubelet() string {
 	if f.opts.PodResourcesSocket == "" {
 		return "no socket is configured"

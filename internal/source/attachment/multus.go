@@ -26,18 +26,18 @@ const (
 	maxName      = 512     // bytes of a network's name, <namespace>/<name>
 )
 
-// masterIfName is the interface of the pod's first network. The runtime chooses the name,
-// and all runtimes choose this one.
+// masterIfName is the interface of the pod's first network. The runtime chooses the name, and all
+// runtimes choose this one.
 const masterIfName = "eth0"
 
-// delegate is one network of Multus' scratch file, in the order of attachment (multus-cni,
+// delegate is one network in Multus' scratch file, in the order of attachment (multus-cni,
 // pkg/types: DelegateNetConf).
 type delegate struct {
 	Name     string `json:"Name"`          // <namespace>/<nad>, or the name of a CNI configuration without a NAD
-	IfName   string `json:"ifnameRequest"` // otherwise net<N>, and eth0 for the first
+	IfName   string `json:"ifnameRequest"` // if "", net<N>, and eth0 for the first
 	DeviceID string `json:"deviceID"`
-	// Resource is set by Multus together with a device ID that the kubelet allocated. A device ID
-	// without it is from the pod's networks annotation.
+	// Multus sets Resource together with a device ID that the kubelet allocated. A device ID
+	// without Resource comes from the pod's networks annotation.
 	Resource string   `json:"resourceName"`
 	Conf     confName `json:"Conf"`
 	ConfList confName `json:"ConfList"`
@@ -52,12 +52,12 @@ type confName struct {
 type multusRecord struct {
 	delegates []delegate
 	file      string // Multus' scratch file; "" without a directory or a sandbox
-	missing   bool   // there is no such file
-	err       error  // why it cannot be read
+	missing   bool   // the file does not exist
+	err       error  // why the file is unreadable
 }
 
-// describeGap returns why the record does not have a network: there is no record, it cannot be read, or it lists
-// others.
+// describeGap returns the reason why the record lacks a network: there is no record, it is
+// unreadable, or it lists only other networks.
 func (r *multusRecord) describeGap(network string) string {
 	switch {
 	case r.file == "":
@@ -70,7 +70,8 @@ func (r *multusRecord) describeGap(network string) string {
 	return r.file + " does not list " + network
 }
 
-// readMultusRecord reads /var/lib/cni/multus/<sandboxID>. A missing file has no delegates.
+// readMultusRecord reads /var/lib/cni/multus/<sandboxID>. For a missing file it returns no
+// delegates.
 func (s *Search) readMultusRecord() (r multusRecord) {
 	if s.opts.MultusDir == "" || s.q.SandboxID == "" {
 		return r
@@ -89,8 +90,8 @@ func (s *Search) readMultusRecord() (r multusRecord) {
 	return r
 }
 
-// CheckMultusRecords returns why records of sandboxes in Multus' cache cannot be read, by the sandbox. A missing
-// directory has none. The error is that of the directory.
+// CheckMultusRecords returns the reasons why records in Multus' cache are unreadable, by sandbox.
+// For a missing directory it returns none. The error concerns the directory.
 func CheckMultusRecords(host hostfs.Root, dir string) (map[string]error, error) {
 	names, err := host.ReadDir(dir, maxRecords)
 	if err != nil {
@@ -123,8 +124,8 @@ func (r *multusRecord) delegateOf(ifName string) *delegate {
 	return nil
 }
 
-// readCache reads a file below dir. Only root can write Multus' cache; still no symlink is
-// followed, and only a regular file is read.
+// readCache reads a file below dir. Although only root can write Multus' cache, readCache follows
+// no symlink and reads only regular files.
 func readCache(host hostfs.Root, dir string, elem ...string) ([]byte, error) {
 	for _, e := range elem {
 		if err := deviceinfo.CheckFileName(e); err != nil {
@@ -139,8 +140,7 @@ func readCache(host hostfs.Root, dir string, elem ...string) ([]byte, error) {
 	return hostfs.ReadRegular(int(f.Fd()), maxCache)
 }
 
-// parseDelegates reads the content of the scratch file, a list of objects. Unknown keys are
-// ignored.
+// parseDelegates parses the scratch file, a list of objects. It ignores unknown keys.
 func parseDelegates(data []byte) ([]delegate, error) {
 	var list []*jsontree.Node
 	if err := (jsontree.Decoder{}).Unmarshal(string(data), &list); err != nil {
@@ -193,7 +193,7 @@ func parseDelegate(n *jsontree.Node) (d delegate, err error) {
 	return d, nil
 }
 
-// checkNetwork accepts the name of a network: printable, with at most one "/".
+// checkNetwork accepts the name of a network: printable, with at most one "/" and not at an end.
 func checkNetwork(name string) error {
 	switch {
 	case name == "", len(name) > maxName, strings.Count(name, "/") > 1, name[0] == '/', name[len(name)-1] == '/',

@@ -20,16 +20,15 @@ const (
 	maxSelections = 256       // networks in it
 )
 
-// selection is one network of the annotation, with the interface that it requests. The rest
-// of the annotation is ignored, because a tenant wrote its paths and devices.
+// selection is one network of the annotation, with its requested interface. The annotation's other
+// keys are ignored, because a tenant wrote the paths and devices in them.
 type selection struct {
 	network string // namespace/name
 	ifName  string // "" if Multus chooses
 }
 
-// parseNetworks reads the networks annotation: a comma list of
-// [namespace/]name[@interface], or a JSON list of maps (Multi-Network CRD
-// specification, §4.1), in its order.
+// parseNetworks parses the networks annotation in its order: a comma-separated list of
+// [namespace/]name[@interface], or a JSON list of maps (Multi-Network CRD specification, §4.1).
 func parseNetworks(value, podNamespace string) ([]selection, error) {
 	if len(value) > maxAnnotation {
 		return nil, fmt.Errorf("annotation %s has %d bytes, more than the %d that Kubernetes allows for all "+
@@ -54,7 +53,7 @@ func parseNetworks(value, podNamespace string) ([]selection, error) {
 	return list, nil
 }
 
-// complete checks the names, and completes that of a network in the pod's namespace.
+// complete checks the names, and adds the pod's namespace to a network without one.
 func (s *selection) complete(podNamespace string) error {
 	if err := checkNetwork(s.network); err != nil {
 		return err
@@ -71,8 +70,7 @@ func (s *selection) complete(podNamespace string) error {
 	return checkNetwork(s.network)
 }
 
-// NamedNetworks returns the networks in the networks annotation, as namespace/name, in its
-// order.
+// NamedNetworks returns the networks in the annotation as namespace/name, in its order.
 func NamedNetworks(value, podNamespace string) ([]string, error) {
 	list, err := parseNetworks(value, podNamespace)
 	if err != nil {
@@ -114,10 +112,9 @@ func parseNetworkList(value string) (list []selection, err error) {
 	return list, nil
 }
 
-// networkOf returns the network of a device-info file. The file's name has "-" between
-// namespace and name, so it can be split in several ways. Multus' record decides; then a
-// network of the annotation if exactly one matches, and then the pod's namespace. note
-// describes an inconsistency.
+// networkOf returns the network of a device-info file. The file's name has "-" between namespace
+// and name, so it can be split in several ways. Multus' record decides, then a network of the
+// annotation if exactly one matches, and then the pod's namespace. note describes an inconsistency.
 func networkOf(e *deviceinfo.Entry, rec *multusRecord, named []selection, podNamespace string) (name, note string) {
 	if d := rec.delegateOf(e.IfName); d != nil && d.Name != "" {
 		if dashed(d.Name) != e.Network {
@@ -146,5 +143,5 @@ func networkOf(e *deviceinfo.Entry, rec *multusRecord, named []selection, podNam
 		strings.Join(matching, " and "), rec.describeGap(e.IfName))
 }
 
-// dashed returns a network's name as Multus writes it into a file's name.
+// dashed returns a network's name in the spelling of Multus' file names.
 func dashed(name string) string { return strings.ReplaceAll(name, "/", "-") }

@@ -11,7 +11,11 @@ import (
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
 
-// kubeletAnswer returns the kubelet's answer. The first call asks the kubelet.
+// This file determines the container that owns a device. If the kubelet has a socket, its list
+// decides alone, and an environment variable that contradicts it is a conflict: a pod's author can
+// set variables.
+//
+// kubeletAnswer returns the kubelet's response. The first call queries the kubelet.
 func (s *Search) kubeletAnswer() *allocationAnswer {
 	if s.answer == nil {
 		s.answer = s.queryKubelet(s.ctx, s.q)
@@ -24,17 +28,16 @@ type holder struct {
 	container string
 	resource  string         // "" for a device of a claim
 	id        string         // device plugin's ID
-	device    string         // device of id: a PCI address or the name of a vDPA device
-	claimed   *claimedDevice // of a resource claim; nil for others
-	byName    bool           // id is of the vDPA device itself, not of its PCI function
+	device    string         // the PCI address or vDPA name behind id
+	claimed   *claimedDevice // set for a device of a resource claim
+	byName    bool           // id identifies the vDPA device itself, not its PCI function
 }
 
-// holdersOf returns the containers to which the kubelet allocated a device, this container
-// first.
+// holdersOf returns the containers to which the kubelet allocated a device, this container first.
 func (s *Search) holdersOf(a *Attachment, d device) ([]holder, error) {
 	answer := s.kubeletAnswer()
 	var all []holder
-	// A container that is not listed has no devices and no name.
+	// A container that is not listed has neither devices nor a name.
 	order := append([]allocation.Container{answer.container}, answer.pod...)
 	for i, c := range order {
 		if i > 0 && c.Name == answer.container.Name {
@@ -80,8 +83,8 @@ func (s *Search) holdersOf(a *Attachment, d device) ([]holder, error) {
 	return all, nil
 }
 
-// matchesDevice reports whether a device plugin's ID is of device d. The plugin's file
-// decides if it exists; otherwise the ID itself does.
+// matchesDevice reports whether a device plugin's ID identifies device d. The plugin's file decides
+// if it exists, otherwise the ID itself.
 func (s *Search) matchesDevice(a *Attachment, resource, id string, d device) (h holder, ok bool, err error) {
 	h = holder{resource: resource, id: id, device: canonicalID(id), byName: id == d.vdpa}
 	direct := d.matchesID(id)
@@ -105,8 +108,8 @@ func (s *Search) matchesDevice(a *Attachment, resource, id string, d device) (h 
 	return h, false, nil
 }
 
-// findVariable returns the variable of the container's environment that has a device, and
-// the device's ID there.
+// findVariable returns the variable of the container's environment that lists a device, and the
+// device's ID in it.
 func (s *Search) findVariable(a *Attachment, d device) (v variable, id string, ok bool) {
 	for _, v := range s.env {
 		for _, id := range v.ids {
@@ -150,8 +153,8 @@ func (s *Search) findOwner(a *Attachment) {
 
 const hintForged = "remove the variable from the pod's spec: device plugins set it"
 
-// setOwnerFromKubelet sets the owner by the kubelet's answer, which alone decides. An
-// environment that contradicts it is a conflict.
+// setOwnerFromKubelet sets the owner from the kubelet's response, which alone decides. An
+// environment variable that contradicts it is a conflict.
 func (s *Search) setOwnerFromKubelet(a *Attachment, d device) {
 	answer := s.kubeletAnswer()
 	hs, err := s.holdersOf(a, d)
@@ -160,6 +163,7 @@ func (s *Search) setOwnerFromKubelet(a *Attachment, d device) {
 		return
 	}
 	v, id, claimed := s.findVariable(a, d)
+	// The container itself comes first: a device that it shares with another container is its own.
 	switch {
 	case len(hs) > 0 && hs[0].container == s.q.Container:
 		h := hs[0]
@@ -178,11 +182,12 @@ func (s *Search) setOwnerFromKubelet(a *Attachment, d device) {
 			}
 		}
 	case claimed && answer.listed:
-		says := "it is allocated to no container of the pod"
+		statement := "it is allocated to no container of the pod"
 		if len(hs) > 0 {
-			says = fmt.Sprintf("it is container %q's", hs[0].container)
+			statement = fmt.Sprintf("it is container %q's", hs[0].container)
 		}
-		a.reject(&ConflictError{On: "whose " + d.String() + " is", Second: Claim{answer.source, says}, Hint: hintForged,
+		a.reject(&ConflictError{On: "whose " + d.String() + " is", Second: Claim{answer.source, statement},
+			Hint:  hintForged,
 			First: Claim{FromEnvironment(v.name), fmt.Sprintf("device %s is this container's", diag.Quote(id))}})
 		return
 	case len(hs) > 0:
@@ -199,8 +204,8 @@ func (s *Search) setOwnerFromKubelet(a *Attachment, d device) {
 	}
 }
 
-// setClaimed notes that the attachment's device is one of a resource claim. The metadata of the
-// claim must describe it as the network's sources do.
+// setClaimed records that the attachment's device belongs to a resource claim. The claim's metadata
+// must not contradict the network's sources.
 func (s *Search) setClaimed(a *Attachment, c *claimedDevice, d device) error {
 	a.Notes = append(a.Notes, "the device is one of resource claim "+diag.Quote(c.Namespace+"/"+c.Claim))
 	if c.meta == nil || c.meta.VhostUserPath == "" { // else it describes a socket, and the function may be its switch's
@@ -216,7 +221,7 @@ func (s *Search) setClaimed(a *Attachment, c *claimedDevice, d device) error {
 const unlisted = "the kubelet does not list this container, because it lists no init container and no ephemeral " +
 	"container: none of the pod's devices is delivered to it"
 
-// setOwnerFromEnvironment sets the owner if there is no kubelet to ask, and none is required.
+// setOwnerFromEnvironment sets the owner if the kubelet has no socket and is not required.
 func (s *Search) setOwnerFromEnvironment(a *Attachment, d device) {
 	v, id, ok := s.findVariable(a, d)
 	if !ok {
@@ -226,12 +231,12 @@ func (s *Search) setOwnerFromEnvironment(a *Attachment, d device) {
 	}
 	a.DeviceID, a.Device = id, canonicalID(id)
 	if !d.matchesID(id) {
-		a.Device = d.sysfsName() // the device plugin's file says so
+		a.Device = d.sysfsName() // by the device plugin's file
 	}
 	s.trustVariable(a, v)
 }
 
-// trustVariable makes this container the owner, because a variable of it has the device.
+// trustVariable makes this container the owner, because one of its variables lists the device.
 func (s *Search) trustVariable(a *Attachment, v variable) {
 	a.Owner, a.OwnerFrom = OwnedHere, FromEnvironment(v.name)
 	if a.Resource == "" || envKey(a.Resource) != v.key {
@@ -241,9 +246,9 @@ func (s *Search) trustVariable(a *Attachment, v variable) {
 		" of the container is trusted, although a pod's author can set it too")
 }
 
-// addFromInfoVariable completes the device of this container from PCIDEVICE_*_INFO:
-// sriov-network-device-plugin writes no vhost-net into device-info, and without device-info
-// no RDMA device.
+// addFromInfoVariable completes a device of this container from PCIDEVICE_*_INFO:
+// sriov-network-device-plugin writes no vhost-net into device-info, and without device-info no RDMA
+// device.
 func (s *Search) addFromInfoVariable(a *Attachment) {
 	for _, v := range s.env {
 		e, ok := v.info[canonicalID(a.DeviceID)]

@@ -14,11 +14,11 @@ import (
 	"github.com/jackfield/jackfield/internal/source/kubelet/allocation"
 )
 
-// Resource returns the devices of an extended resource that are allocated to the container,
-// or the device with the given ID, as the device plugin's files describe them (Device
-// Information Specification, §4.1). The error is errdefs.ErrNotFound for a resource or
-// device that is not allocated to the container, and a *ConflictError if the container's
-// environment contradicts the kubelet. Other errors are those of asking the kubelet.
+// Resource returns the container's devices of an extended resource, or the device with the given
+// ID, from the device plugin's files (Device Information Specification, §4.1). The error is
+// errdefs.ErrNotFound for a resource or device that is not allocated to the container, and a
+// *ConflictError if the container's environment contradicts the kubelet. Other errors concern the
+// query to the kubelet.
 func (s *Search) Resource(resource, id string) ([]Attachment, error) {
 	ids, err := s.allocatedIDs(resource)
 	if err != nil {
@@ -28,7 +28,7 @@ func (s *Search) Resource(resource, id string) ([]Attachment, error) {
 		return nil, err
 	}
 	if id != "" {
-		i := slices.IndexFunc(ids, func(have string) bool { return canonicalID(have) == canonicalID(id) })
+		i := slices.IndexFunc(ids, func(s string) bool { return canonicalID(s) == canonicalID(id) })
 		if i < 0 {
 			hint := diag.MalformedPCIAddress(id)
 			if hint != "" {
@@ -55,8 +55,8 @@ func (s *Search) Resource(resource, id string) ([]Attachment, error) {
 	return out, nil
 }
 
-// containersWith returns the pod's containers that have a resource, or the device of it with
-// the given ID.
+// containersWith returns the pod's containers that have a resource or, with an ID, that device of
+// it.
 func (s *Search) containersWith(resource, id string) (names []string) {
 	for _, c := range s.kubeletAnswer().pod {
 		ids := c.IDs(resource)
@@ -71,6 +71,8 @@ func (s *Search) containersWith(resource, id string) (names []string) {
 func (s *Search) allocatedIDs(resource string) ([]string, error) {
 	answer := s.kubeletAnswer()
 	v, claimed := s.env.variableOf(resource)
+	// An absent kubelet is reported separately, because the environment can replace it unless it is
+	// required.
 	switch {
 	case answer.err != nil && answer.absent:
 		return nil, &UnansweredError{fmt.Errorf("resource %q: %w", resource, answer.err)}
@@ -106,9 +108,9 @@ func (s *Search) allocatedIDs(resource string) ([]string, error) {
 	return ids, nil
 }
 
-// extendedResourceClaim returns the claim that Kubernetes created for a pod's extended resources (KEP-5004), "" for
-// none. Its name is generated from <pod>-extended-resources-. The kubelet's answer does not have the names of the
-// resources.
+// extendedResourceClaim returns the claim that Kubernetes created for a pod's extended resources
+// (KEP-5004), or "". Its name is generated from <pod>-extended-resources-. The kubelet does not
+// report the resources' names.
 func extendedResourceClaim(claims []allocation.ClaimDevice) string {
 	for _, cl := range claims {
 		if strings.Contains(cl.Claim, "-extended-resources-") {
@@ -118,18 +120,18 @@ func extendedResourceClaim(claims []allocation.ClaimDevice) string {
 	return ""
 }
 
-// isAllocated reports whether the kubelet allocated a device to the container, from any
-// resource and under any ID.
+// isAllocated reports whether the kubelet allocated a device to the container, from any resource
+// and under any ID.
 func (s *Search) isAllocated(id string) bool {
 	for _, r := range s.answer.container.Resources {
 		if containsID(r.IDs, id) {
 			return true
 		}
-		for _, have := range r.IDs {
-			if isPCIAddress(have) {
+		for _, other := range r.IDs {
+			if isPCIAddress(other) {
 				continue
 			}
-			if d, ok := deviceOf(s.readPluginFile(r.Name, have).info); ok && d.matchesID(id) {
+			if d, ok := deviceOf(s.readPluginFile(r.Name, other).info); ok && d.matchesID(id) {
 				return true
 			}
 		}
@@ -144,23 +146,22 @@ func (s *Search) isAllocated(id string) bool {
 	})
 }
 
-// forgedError returns the error for a device that the environment has and the kubelet did not
-// allocate.
+// forgedError returns the error for a device in the environment that the kubelet did not allocate.
 func (s *Search) forgedError(v variable, id string) error {
-	says := "it is allocated to no container of the pod"
+	statement := "it is allocated to no container of the pod"
 	for _, c := range s.answer.pod {
 		for _, r := range c.Resources {
 			if containsID(r.IDs, id) {
-				says = fmt.Sprintf("it is container %q's", c.Name)
+				statement = fmt.Sprintf("it is container %q's", c.Name)
 			}
 		}
 	}
 	return &ConflictError{On: "whose device " + diag.Quote(id) + " is",
-		First: Claim{FromEnvironment(v.name), "it is this container's"}, Second: Claim{s.answer.source,
-			says}, Hint: hintForged}
+		First:  Claim{FromEnvironment(v.name), "it is this container's"},
+		Second: Claim{s.answer.source, statement}, Hint: hintForged}
 }
 
-// markOwned completes a device that is allocated to this container.
+// markOwned completes the description of a device that is allocated to this container.
 func (s *Search) markOwned(a *Attachment) {
 	d, ok := deviceOf(a.Info)
 	a.Owner, a.OwnerFrom = OwnedHere, s.kubeletAnswer().source
@@ -168,7 +169,7 @@ func (s *Search) markOwned(a *Attachment) {
 		a.Device = d.sysfsName()
 	}
 	if !s.kubeletAnswer().answered {
-		if v, ok := s.env.variableNaming(a.DeviceID, a.Resource); ok {
+		if v, ok := s.env.variableWithID(a.DeviceID, a.Resource); ok {
 			s.trustVariable(a, v)
 		}
 	}
