@@ -3,14 +3,12 @@
 package nri
 
 import (
-	"cmp"
 	"slices"
 
 	"github.com/containerd/nri/pkg/api"
 
 	"github.com/jackfield/jackfield/internal/edit"
 	"github.com/jackfield/jackfield/internal/engine"
-	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 
 // containerNameLabel is the label in which CRI-O keeps a container's name; other runtimes fill
@@ -77,12 +75,11 @@ func sharesHostIPC(pod *api.PodSandbox) bool {
 	return len(namespaces) > 0 && !slices.ContainsFunc(namespaces, func(ns *api.LinuxNamespace) bool { return ns.GetType() == "ipc" })
 }
 
-// userNS returns the container's own user namespace, nil where it has none. Its process is the one that
-// the namespace's path belongs to, or else the sandbox's; 0 for none.
+// userNS returns the container's own user namespace, nil where it has none. The sandbox's process is in it, too.
 func userNS(pod *api.PodSandbox, c *api.Container) *engine.UserNS {
 	for _, ns := range c.GetLinux().GetNamespaces() {
 		if ns.GetType() == "user" {
-			return &engine.UserNS{PID: cmp.Or(hostfs.NamespaceProcess(ns.GetPath()), int(pod.GetPid()&(1<<31-1)))}
+			return engine.JoinedUserNS(ns.GetPath(), int(pod.GetPid()&(1<<31-1)))
 		}
 	}
 	return nil

@@ -19,6 +19,11 @@ func TestUserNamespaceProcessIsFromPathOrPod(t *testing.T) {
 			t.Errorf("%q: %+v, want process %d", path, r.UserNS, want)
 		}
 	}
+	// CRI-O pins the namespace of a pod, in which no process is.
+	pinned := &api.Container{Linux: &api.LinuxContainer{Namespaces: []*api.LinuxNamespace{{Type: "user", Path: "/var/run/userns/1b2c"}}}}
+	if r := newRequest("cri-o", &api.PodSandbox{Id: "s"}, pinned); r.UserNS == nil || r.UserNS.PID != 0 || r.UserNS.Path != "/var/run/userns/1b2c" {
+		t.Errorf("a pinned namespace is %+v", r.UserNS)
+	}
 	if r := newRequest("containerd", pod, &api.Container{Linux: &api.LinuxContainer{Namespaces: []*api.LinuxNamespace{{Type: "pid"}}}}); r.UserNS != nil {
 		t.Errorf("without a user namespace: %+v", r.UserNS)
 	}

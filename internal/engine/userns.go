@@ -16,9 +16,21 @@ import (
 type UserNS struct {
 	// PID is a process in the namespace; 0 if the runtime reports none.
 	PID int
+	// Path is the host path of a file on which the namespace is mounted; "" for none. CRI-O keeps the namespace of
+	// a pod this way, and by default no process is in it.
+	Path string
 	// UIDs and GIDs are the mappings that the namespace will have, for a container without a
 	// process: uidMappings and gidMappings of an OCI configuration.
 	UIDs, GIDs []hostfs.IDMap
+}
+
+// JoinedUserNS returns the user namespace that a container joins. path is that of the OCI configuration. process is in the
+// namespace, too; 0 for none.
+func JoinedUserNS(path string, process int) *UserNS {
+	if owner := hostfs.NamespaceProcess(path); owner > 0 {
+		return &UserNS{PID: owner}
+	}
+	return &UserNS{PID: process, Path: path}
 }
 
 // hostUser returns the user of the host that the container runs as, or nil if that is unknown. In
@@ -33,6 +45,15 @@ func (p *planner) hostUser() (*User, error) {
 	}
 	if u == nil {
 		u = &User{}
+	}
+	if ns := p.req.UserNS; ns.Path != "" {
+		owner, err := p.host.OwnerOutside(ns.Path, hostfs.Owner{UID: u.UID, GID: u.GID})
+		if err == nil {
+			return &User{UID: owner.UID, GID: owner.GID}, nil
+		}
+		if ns.PID <= 0 {
+			return nil, fmt.Errorf("the container has a user namespace: map its user %d to the host: %w", u.UID, err)
+		}
 	}
 	uid, err := p.mapID("user", u.UID)
 	if err != nil {

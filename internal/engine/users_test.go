@@ -48,6 +48,8 @@ func TestSocketsAreAccessibleToContainerUser(t *testing.T) {
 		{name: "no group mappings in config.json", ns: &UserNS{UIDs: []hostfs.IDMap{{Inside: 0, Outside: 5, Size: 1}}}, err: "has no mapping to the host in gidMappings"},
 		{name: "process overrides the mappings of config.json", ns: &UserNS{PID: 77, UIDs: []hostfs.IDMap{{Inside: 0, Outside: 5, Size: 1}}}, want: &edit.User{UID: 200000, GID: 300000}},
 		{name: "runtime reports no process", ns: &UserNS{}, err: "the runtime names no process"},
+		{name: "pinned namespace that is gone", ns: &UserNS{Path: "/run/userns/gone"}, err: "/run/userns/gone"},
+		{name: "process and a pinned namespace that is gone", ns: &UserNS{PID: 77, Path: "/run/userns/gone"}, want: &edit.User{UID: 200000, GID: 300000}},
 		{name: "process in another PID namespace", ns: &UserNS{PID: 76}, err: "hostPID: true"},
 		{name: "process of the host", ns: &UserNS{PID: 78}, err: "number processes differently"},
 		{name: "invalid uid_map", ns: &UserNS{PID: 79}, err: `/proc/79/uid_map: line 1: invalid value "zero"`},

@@ -168,7 +168,7 @@ func userNamespaceOf(spec *rspec.Spec, pid int) *engine.UserNS {
 		case pid > 0:
 			return &engine.UserNS{PID: pid}
 		case n.Path != "":
-			return &engine.UserNS{PID: hostfs.NamespaceProcess(n.Path)}
+			return engine.JoinedUserNS(n.Path, 0)
 		}
 		return &engine.UserNS{UIDs: idMaps(spec.Linux.UIDMappings), GIDs: idMaps(spec.Linux.GIDMappings)}
 	}

@@ -27,16 +27,25 @@ func UserNamespace() (Outside, bool) {
 	if !inside {
 		return Outside{}, false
 	}
-	unmapped := uint64(65534)
-	if text, err := Host().ReadFile("/proc/sys/kernel/overflowuid", 64); err == nil {
-		if n, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 32); err == nil {
-			unmapped = n
-		}
-	}
+	unmapped := overflowUID()
 	if root == -1 {
 		root = int64(unmapped)
 	}
-	return Outside{Root: uint32(root), Unmapped: uint32(unmapped)}, true
+	return Outside{Root: uint32(root), Unmapped: unmapped}, true
+}
+
+// overflowUID returns the uid that stands for every user without a mapping, proc_sys_kernel(5). The group is the same
+// unless an administrator changed one of them.
+func overflowUID() uint32 {
+	text, err := Host().ReadFile("/proc/sys/kernel/overflowuid", 64)
+	if err != nil {
+		return 65534
+	}
+	n, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 32)
+	if err != nil {
+		return 65534
+	}
+	return uint32(n)
 }
 
 // rootOutside parses a uid_map and returns what uid 0 is mapped to, -1 for nothing. inside is

@@ -136,6 +136,8 @@ mount below the state directory would propagate to the host. */ -}}
 {{- $wanted = append $wanted (dict "path" (dir (default (get $endpoints .type) (get . "endpoint"))) "write" false "propagation" "") -}}
 {{- end -}}
 {{- end -}}
+{{- /* CRI-O mounts the user namespace of each pod there. */ -}}
+{{- $wanted = append $wanted (dict "path" "/var/run/userns" "write" false "propagation" "HostToContainer") -}}
 {{- $wanted = append $wanted (dict "path" "/sys" "write" false "propagation" "") -}}
 {{- $wanted = append $wanted (dict "path" .Values.devDir "write" false "propagation" "HostToContainer") -}}
 {{- range $wanted -}}
