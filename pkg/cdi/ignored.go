@@ -7,6 +7,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 
 // maxIgnored bounds the files that one search for ignored files reads.
@@ -79,7 +81,7 @@ func (s *Snapshot) Shadowed() (files []ShadowedFile) {
 func (s *Snapshot) isSameFile(a, b string) bool {
 	x, err := s.host.Stat(a)
 	y, err2 := s.host.Stat(b)
-	return err == nil && err2 == nil && x.Dev == y.Dev && x.Ino == y.Ino
+	return err == nil && err2 == nil && hostfs.StatID(&x) == hostfs.StatID(&y)
 }
 
 // String says which devices of the file do not count.

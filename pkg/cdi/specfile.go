@@ -84,7 +84,7 @@ func (f *specFile) refuse(faults []*diag.Diagnostic) *specFile {
 // identity tells one state of a file or directory, or its absence, from another without reading it. A directory has neither
 // size nor time stamps here, because events report the changes inside it.
 type identity struct {
-	dev, ino       uint64
+	hostfs.FileID
 	size           int64
 	mtime, ctime   int64 // ns since the epoch
 	mode, uid, gid uint32
@@ -96,7 +96,7 @@ func identify(st unix.Stat_t, err error) identity {
 	if err != nil {
 		return identity{errno: hostfs.Errno(err)}
 	}
-	id := identity{dev: uint64(st.Dev), ino: st.Ino, mode: st.Mode, uid: st.Uid, gid: st.Gid}
+	id := identity{FileID: hostfs.StatID(&st), mode: st.Mode, uid: st.Uid, gid: st.Gid}
 	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
 		id.size, id.mtime, id.ctime = st.Size, st.Mtim.Nano(), st.Ctim.Nano()
 	}

@@ -39,9 +39,9 @@ type Index struct {
 	mu    sync.Mutex
 	queue watch.Queue
 	names map[string][]string // those that SplitCNIFileName can split, by sandbox ID; nil if none are kept
-	// dev and ino identify the directory of which queue has the events and names the names.
-	dev, ino uint64
-	watchID  int // of the directory in queue
+	// dirID identifies the directory of which queue has the events and names the names.
+	dirID   hostfs.FileID
+	watchID int // of the directory in queue
 
 	reloads int // number of listings, for tests
 }
@@ -136,7 +136,7 @@ func (ix *Index) findNames(d *directory, sandboxID string) ([]string, error) {
 // isCurrent applies the changes of the directory since the last call. It returns false if the
 // directory must be listed.
 func (ix *Index) isCurrent(st *unix.Stat_t) bool {
-	if ix.names == nil || st.Dev != ix.dev || st.Ino != ix.ino {
+	if ix.names == nil || hostfs.StatID(st) != ix.dirID {
 		return false
 	}
 	complete := true
@@ -168,7 +168,7 @@ func (ix *Index) loadNames(d *directory, st *unix.Stat_t) bool {
 	if err != nil {
 		return false
 	}
-	ix.watchID, ix.dev, ix.ino, ix.names = id, st.Dev, st.Ino, map[string][]string{}
+	ix.watchID, ix.dirID, ix.names = id, hostfs.StatID(st), map[string][]string{}
 	if d.visitNames(ix.maxNames, ix.addName) != nil {
 		ix.forgetNames()
 		return false

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/internal/port/attach"
 )
 
@@ -53,7 +54,7 @@ func (c *call) checkNetns(fd int) (own bool, err error) {
 		return false, attach.Fail(codeIO, "I/O failure", "compare CNI_NETNS %q with the plugin's own: %v",
 			c.conf.Netns, err)
 	}
-	own = theirs.Dev == ours.Dev && theirs.Ino == ours.Ino
+	own = hostfs.StatID(&theirs) == hostfs.StatID(&ours)
 	if override := c.getenv("CNI_NETNS_OVERRIDE"); own && override != "1" && !strings.EqualFold(override, "true") {
 		return false, c.environment("CNI_NETNS", "the container's network namespace; it is the plugin's own")
 	}

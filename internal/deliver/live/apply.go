@@ -141,5 +141,5 @@ func (o *operation) isMountedAt(target int) bool {
 	if o.node != nil && st.Mode&unix.S_IFMT == o.source.Mode&unix.S_IFMT && st.Rdev == o.source.Rdev {
 		return true // another file with the same device number
 	}
-	return st.Dev == o.source.Dev && st.Ino == o.source.Ino
+	return hostfs.StatID(&st) == hostfs.StatID(&o.source)
 }

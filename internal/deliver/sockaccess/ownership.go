@@ -97,9 +97,8 @@ func GrantDirectory(a *edit.Access, fd int) error {
 
 // fileIdentity identifies a file, also after its inode number was reused.
 type fileIdentity struct {
-	Device uint64 `json:"device"`
-	Inode  uint64 `json:"inode"`
-	Born   int64  `json:"born,omitempty"` // nanoseconds since 1970, 0 where the file system has no creation time
+	hostfs.FileID
+	Born int64 `json:"born,omitempty"` // nanoseconds since 1970, 0 where the file system has no creation time
 }
 
 // inspectFile returns the identity and the ownership of an open file.
@@ -108,7 +107,7 @@ func inspectFile(fd int) (fileIdentity, ownership, error) {
 	if err := unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_BASIC_STATS|unix.STATX_BTIME, &st); err != nil {
 		return fileIdentity{}, ownership{}, os.NewSyscallError("statx", err)
 	}
-	id := fileIdentity{Device: unix.Mkdev(st.Dev_major, st.Dev_minor), Inode: st.Ino}
+	id := fileIdentity{FileID: hostfs.FileID{Device: unix.Mkdev(st.Dev_major, st.Dev_minor), Inode: st.Ino}}
 	if st.Mask&unix.STATX_BTIME != 0 {
 		id.Born = st.Btime.Sec*1e9 + int64(st.Btime.Nsec)
 	}

@@ -33,8 +33,8 @@ func TestLivingListsContainersWhoseRuntimeHasNotEndedThem(t *testing.T) {
 	for id, r := range map[string]Record{
 		"living":   {Netns: "/run/netns/there"},
 		"same":     {Netns: "/run/netns/there", NetnsID: here},
-		"reused":   {Netns: "/run/netns/there", NetnsID: &NetnsID{here.Device, here.Inode + 1}},
-		"unseen":   {Netns: "/run/netns/there", NetnsID: &NetnsID{here.Device + 1, here.Inode + 1}},
+		"reused":   {Netns: "/run/netns/there", NetnsID: &hostfs.FileID{Device: here.Device, Inode: here.Inode + 1}},
+		"unseen":   {Netns: "/run/netns/there", NetnsID: &hostfs.FileID{Device: here.Device + 1, Inode: here.Inode + 1}},
 		"gone":     {Netns: "/run/netns/gone"},
 		"podman":   {Adapter: "netavark", Netns: "/run/netns/hidden"},
 		"leftover": {Adapter: "netavark", Netns: "/run/netns/there", Leftover: true},

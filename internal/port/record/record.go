@@ -27,19 +27,14 @@ type Key struct {
 	Interface   string `json:"ifname"`
 }
 
-// NetnsID identifies a network namespace by its file in nsfs.
-type NetnsID struct {
-	Device uint64 `json:"device"`
-	Inode  uint64 `json:"inode"`
-}
-
 // FindNetns returns the identity of the network namespace at a path, nil if none can be inspected.
-func FindNetns(host hostfs.Root, path string) *NetnsID {
+func FindNetns(host hostfs.Root, path string) *hostfs.FileID {
 	st, err := host.Stat(path)
 	if err != nil {
 		return nil
 	}
-	return &NetnsID{uint64(st.Dev), st.Ino}
+	id := hostfs.StatID(&st)
+	return &id
 }
 
 // Record describes what one ADD creates.
@@ -50,7 +45,7 @@ type Record struct {
 	// Kubernetes.
 	Netns string `json:"netns"`
 	// NetnsID identifies that network namespace; nil if it is unknown. Names of network namespaces are reused.
-	NetnsID *NetnsID `json:"netnsID,omitempty"`
+	NetnsID *hostfs.FileID `json:"netnsID,omitempty"`
 
 	Namespace string `json:"namespace,omitempty"`
 	Pod       string `json:"pod,omitempty"`

@@ -109,7 +109,7 @@ func (d *doctor) removeOthersWrite(dir string, checked *unix.Stat_t) error {
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
 		return err
 	}
-	if st.Dev != checked.Dev || st.Ino != checked.Ino {
+	if hostfs.StatID(&st) != hostfs.StatID(checked) {
 		return fmt.Errorf("%s is another directory now: %w", dir, errdefs.ErrAborted)
 	}
 	return unix.Fchmod(int(f.Fd()), st.Mode&0o7777&^0o022)
