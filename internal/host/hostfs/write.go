@@ -90,19 +90,12 @@ func IsTemporary(name string) bool {
 // ReplaceAt writes a file in an open directory so that a reader sees the old or the new content,
 // also after a crash. It writes a new file, synchronizes it to the disk and renames it. A
 // symlink of that name is replaced, not followed.
-func ReplaceAt(dirfd int, name string, data []byte, like Like) (err error) {
-	// O_EXCL refuses an existing file, even if somebody guessed the name.
+func ReplaceAt(dirfd int, name string, data []byte, like Like) error {
 	tmp := tmpPrefix + strconv.FormatUint(randomNumber(), 36) + tmpSuffix
-	fd, err := unix.Openat(dirfd, tmp, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
-	if err != nil {
+	if err := CreateAt(dirfd, tmp, data, like); err != nil {
 		return err
 	}
-	f := os.NewFile(uintptr(fd), name)
-	err = errors.Join(writeContent(f, data, like), f.Close())
-	if err == nil {
-		err = unix.Renameat(dirfd, tmp, dirfd, name)
-	}
-	if err != nil {
+	if err := unix.Renameat(dirfd, tmp, dirfd, name); err != nil {
 		_ = unix.Unlinkat(dirfd, tmp, 0)
 		return err
 	}
@@ -110,6 +103,20 @@ func ReplaceAt(dirfd int, name string, data []byte, like Like) (err error) {
 		return fmt.Errorf("the file is written, but its directory cannot be synchronized: %w", err)
 	}
 	return nil
+}
+
+// CreateAt writes a new file in an open directory and synchronizes its content to the disk. An existing file, even a
+// dangling symlink that somebody put there, is unix.EEXIST.
+func CreateAt(dirfd int, name string, data []byte, like Like) error {
+	fd, err := unix.Openat(dirfd, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return err
+	}
+	f := os.NewFile(uintptr(fd), name)
+	if err = errors.Join(writeContent(f, data, like), f.Close()); err != nil {
+		_ = unix.Unlinkat(dirfd, name, 0)
+	}
+	return err
 }
 
 // Replace writes a file as [ReplaceAt] does. It creates missing directories with mode 0755.

@@ -132,9 +132,13 @@ func (s *Store) Update(r *Record) error {
 	return s.publish("update", r, func() error { return unix.Renameat(s.fd(), partName(r.Key), s.fd(), r.FileName()) })
 }
 
-// publish writes a record under the name of an unfinished one. rename then gives it its own name.
+// publish writes a record under the name of an unfinished one, which exists only if a concurrent ADD writes it. rename
+// then gives it its own name.
 func (s *Store) publish(verb string, r *Record, rename func() error) error {
-	err := s.writePart(r)
+	data, err := json.Marshal(r)
+	if err == nil {
+		err = hostfs.CreateAt(s.fd(), partName(r.Key), data, hostfs.Own(0o600))
+	}
 	if err == nil {
 		err = rename()
 	}
@@ -149,29 +153,6 @@ func (s *Store) publish(verb string, r *Record, rename func() error) error {
 
 // partName returns the name of a record's file while it is being written.
 func partName(k Key) string { return "." + k.FileName() + partSuffix }
-
-// writePart writes a new file and syncs it to disk. An existing file belongs to a concurrent ADD.
-func (s *Store) writePart(r *Record) error {
-	data, err := json.Marshal(r)
-	if err != nil {
-		return err
-	}
-	name := partName(r.Key)
-	fd, err := unix.Openat(s.fd(), name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC|
-		unix.O_NONBLOCK, 0o600)
-	if err != nil {
-		return err
-	}
-	f := os.NewFile(uintptr(fd), name)
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		err = errors.Join(err, unix.Unlinkat(s.fd(), name, 0))
-	}
-	return err
-}
 
 // Read returns the record of an attachment, or nil. An unreadable record, after a disk fault or a change by
 // another program, is errdefs.ErrInvalidArgument.
