@@ -6,14 +6,19 @@ VERSION ?=
 BIN     := bin
 LDFLAGS := -s -w $(if $(VERSION),-X github.com/jackfield/jackfield/internal/base/version.release=$(VERSION))
 
-# The race detector needs a C compiler.
-RACE := $(if $(shell command -v gcc || command -v cc),-race,)
-# Some tests build the commands, which takes long on a busy machine.
-UNIT := -timeout 60m
-# How long each fuzz target runs under `make test` in CI, and under `make fuzz`.
+# Tests run several times as long under the race detector, which needs a C compiler. CI uses it, and RACE=-race does.
+RACE := $(if $(filter true,$(CI)),$(if $(shell command -v gcc || command -v cc),-race,))
+# Many packages wait for processes and timers, so more packages than processors run at a time. Some tests build the
+# commands, which takes long on a busy machine.
+UNIT := -timeout 60m -p 4
+# The programs of these tests are the commands in a process each, or only read files: the race detector finds nothing.
+UNRACED := -e /test/arrows -e /test/deploy -e /test/docs -e /test/man -e /test/monitoring -e /test/mutate -e /test/script
+# Each package has its own namespaces and runtimes.
+SYSTEM := -count=1 -timeout 90m
+# How long each fuzz target runs under `make fuzz`. `make test` in CI only shows that each still works.
 FUZZTIME ?= 5s
 
-.PHONY: help build image release man test unit e2e kube fuzz bench lint vulncheck reports signed-off demo recording screenshot cluster cluster-down install install-nri-plugin install-crio-hook uninstall clean
+.PHONY: help build image release man test unit e2e dpdk kube fuzz bench lint vulncheck reports signed-off demo recording screenshot cluster cluster-down install install-nri-plugin install-crio-hook uninstall clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST)
@@ -30,26 +35,37 @@ image: ## container image for amd64 and arm64, bin/jackfield-image.tar
 man: ## the manual pages in docs/man, after commands, flags or their documentation have changed
 	cd test && $(GO) run ./man
 
-test: lint unit e2e kube ## every test; in CI also the fuzz targets, for a short time
-	@if [ "$$CI" = true ]; then $(MAKE) --no-print-directory fuzz; fi
+test: lint unit ## lint, unit and e2e; with CI=true every test
+ifeq ($(CI),true)
+	cd test && $(GO) test $(SYSTEM) -p 2 $$($(GO) list ./e2e/... ./kube ./cluster/... | grep -v -e /e2e/dpdk -e /e2e/grout)
+	cd test/release && $(GO) test $(SYSTEM) ./kube
+	@$(MAKE) --no-print-directory dpdk
+	@$(MAKE) --no-print-directory fuzz FUZZTIME=1s
+else
+	@$(MAKE) --no-print-directory e2e
+endif
 
-unit: ## the tests of the packages and of everything in test/ but test/e2e and those in a cluster
+unit: ## the tests of the packages and of everything in test/ but those of e2e, dpdk and kube
 	$(GO) test $(UNIT) $(RACE) $$($(GO) list ./... | grep -v /deploy/image)
 	$(GO) test $(UNIT) ./deploy/image # one goroutine, which compresses for a minute under the race detector
-	cd test && $(GO) test $(UNIT) $(RACE) $$($(GO) list ./... | grep -v -e /test/e2e -e /test/kube -e /test/cluster/)
+	cd test && $(GO) test $(UNIT) $(RACE) $$($(GO) list ./... | grep -v -e /test/e2e -e /test/kube -e /test/cluster/ $(UNRACED))
+	cd test && $(GO) test $(UNIT) $$($(GO) list ./... | grep $(UNRACED))
 	cd test/charts && $(GO) test $(UNIT) ./...
 	cd test/admission && $(GO) test $(UNIT) ./...
 	cd test/release && $(GO) test $(UNIT) $$($(GO) list ./... | grep -v /test/release/kube)
 
-# One package after the other, because switches that poll keep the processors busy.
-e2e: ## the tests on real container runtimes (root)
-	cd test && $(GO) test -count=1 -timeout 60m -p 1 ./e2e/...
+e2e: ## the tests on containerd and Podman (root)
+	cd test && $(GO) test $(SYSTEM) -p 2 $$($(GO) list ./e2e/... | grep -v -e /e2e/dpdk -e /e2e/grout)
 	@cd test && $(GO) run ./e2e/skipped
+
+# One package after the other, because switches that poll keep the processors busy.
+dpdk: ## the tests with vswitches and applications that use DPDK (root)
+	cd test && $(GO) test $(SYSTEM) -p 1 ./e2e/dpdk ./e2e/grout
 
 # The first run builds Kubernetes, which takes about ten minutes on two cores.
 kube: ## the tests in a Kubernetes cluster (root)
-	cd test && $(GO) test -count=1 -timeout 90m -p 1 ./kube ./cluster/...
-	cd test/release && $(GO) test -count=1 -timeout 90m ./kube
+	cd test && $(GO) test $(SYSTEM) -p 1 ./kube ./cluster/...
+	cd test/release && $(GO) test $(SYSTEM) ./kube
 
 reports: ## the real programs on cases like those that users report; a part of unit (root)
 	cd test && $(GO) test -count=1 $(UNIT) ./reports

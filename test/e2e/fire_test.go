@@ -21,8 +21,8 @@ import (
 )
 
 var (
-	firePods = flag.Int("fire.pods", 200, "pods of TestPodsWhilePluginIsKilled")
-	fireKill = flag.Duration("fire.kill", 2*time.Second, "how often TestPodsWhilePluginIsKilled kills the plugin")
+	firePods = flag.Int("fire.pods", 80, "pods of TestPodsWhilePluginIsKilled")
+	fireKill = flag.Duration("fire.kill", time.Second, "how often TestPodsWhilePluginIsKilled kills the plugin")
 )
 
 // Twenty pods at a time are created and removed, while the plugin is killed and started again. Nothing is
@@ -153,7 +153,7 @@ func (f *fire) create(ctx context.Context, pod *node.Pod) (*node.Container, erro
 	end := time.Now().Add(2 * time.Minute)
 	for i := 0; ; i++ {
 		ctr, err := pod.Create(ctx, node.ContainerOptions{Attempt: uint32(i)})
-		// Without a validator, a request fails if its connection breaks. The plugin is killed every other
+		// Without a validator, a request fails if its connection breaks. The plugin is killed every
 		// second, so on a busy machine this may happen to a container more than once.
 		if err == nil || time.Now().After(end) || !f.guarded && (i == 10 || i > 0 && strings.Contains(err.Error(), "jackfield: ") && !e2e.TooLate(err)) {
 			return ctr, err

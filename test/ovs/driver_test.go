@@ -329,6 +329,7 @@ func TestSamePortInParallel(t *testing.T) {
 
 // Thousands of transactions, some of them while the server is killed and started.
 func TestServerIsKilledAgainAndAgain(t *testing.T) {
+	t.Parallel() // it waits for ovs-vswitchd to connect again
 	s := Start(t)
 	d := newDriver(s)
 	var done atomic.Bool
@@ -379,6 +380,7 @@ func TestServerIsKilledAgainAndAgain(t *testing.T) {
 }
 
 func TestWatchReportsLostPorts(t *testing.T) {
+	t.Parallel()
 	s := Start(t)
 	d := newDriver(s)
 	changes := make(chan struct{}, 1000)

@@ -202,6 +202,7 @@ func TestStaleSocketsOfKilledSwitchAreRemoved(t *testing.T) {
 
 // The switch of a removed sandbox keeps no port, and the port of an ADD that runs stays.
 func TestReconcilerAndCNIWorkTogether(t *testing.T) {
+	t.Parallel()
 	s := Start(t)
 	n := newNode(t, s, 10)
 	n.allBack(10)
@@ -232,6 +233,7 @@ func TestReconcilerAndCNIWorkTogether(t *testing.T) {
 
 // The database's server answers while ovs-vswitchd hangs. Nothing happens on the node meanwhile.
 func TestHungSwitchIsReported(t *testing.T) {
+	t.Parallel() // it waits for a minute
 	s := Start(t)
 	n := newNode(t, s, 1)
 	n.allBack(1)
