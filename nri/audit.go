@@ -15,14 +15,42 @@ import (
 
 	"github.com/jackfield/jackfield/internal/base/diag"
 	"github.com/jackfield/jackfield/internal/base/linequeue"
+	"github.com/jackfield/jackfield/internal/config"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/internal/report/status"
 	"github.com/jackfield/jackfield/internal/report/telemetry"
 )
 
-// writeAudit adds a line to the audit file. repeats is how often the same refusal came since its last line.
-func (p *Plugin) writeAudit(event string, err error, record status.Container, repeats int) {
-	file := p.servers.audit.Load()
+// auditLog writes the outcome of each container to the audit file of the configuration. Without a file it
+// writes nothing. No caller waits for the file.
+type auditLog struct {
+	*daemon
+	file atomic.Pointer[auditFile]
+}
+
+// followConfig opens the audit file of the configuration. Only one call runs at a time.
+func (a *auditLog) followConfig(cfg *config.Config) {
+	old, path := a.file.Load(), ""
+	if old != nil {
+		path = old.path
+	}
+	if path == cfg.AuditLog.File {
+		return
+	}
+	var file *auditFile
+	if cfg.AuditLog.File != "" {
+		file = openAudit(a.host, cfg.AuditLog.File, a.counters, a.log)
+	}
+	a.file.Store(file)
+	if old != nil {
+		go old.lines.Close()
+	}
+}
+
+// write adds a line to the audit file. repeats is how often the container was refused for the same reason
+// since the last line.
+func (a *auditLog) write(event string, err error, record status.Container, repeats int) {
+	file := a.file.Load()
 	if file == nil {
 		return
 	}
@@ -31,6 +59,20 @@ func (p *Plugin) writeAudit(event string, err error, record status.Container, re
 		line.Error = diag.ErrorText(err)
 	}
 	file.lines.Add(line.encodeLine())
+}
+
+// failingFile returns the path of an audit file that cannot be written, or "".
+func (a *auditLog) failingFile() string {
+	if file := a.file.Load(); file != nil && file.failing.Load() {
+		return file.path
+	}
+	return ""
+}
+
+func (a *auditLog) close() {
+	if file := a.file.Swap(nil); file != nil {
+		file.lines.Close()
+	}
 }
 
 // auditLine is one line of the audit file: the outcome of one container.
@@ -58,7 +100,8 @@ func (a *auditLine) encodeLine() []byte {
 	data, _ := json.Marshal(a)
 	if len(data) > maxAuditLine {
 		short := *a
-		short.More = fmt.Sprintf("%d requests and %d edits: the line would have had %d bytes", len(a.Requests), len(a.Edits), len(data))
+		short.More = fmt.Sprintf("%d requests and %d edits: the line would have had %d bytes",
+			len(a.Requests), len(a.Edits), len(data))
 		short.Requests, short.Edits = nil, nil
 		short.Error = a.Error[:min(len(a.Error), maxAuditLine/8)]
 		data, _ = json.Marshal(&short)
@@ -66,7 +109,7 @@ func (a *auditLine) encodeLine() []byte {
 	return append(data, '\n')
 }
 
-// auditFile is the file that the lines are appended to. Its methods run on the goroutine of lines.
+// auditFile is the open audit file. Its methods run on the goroutine of lines.
 type auditFile struct {
 	host     hostfs.Root
 	path     string
@@ -74,7 +117,7 @@ type auditFile struct {
 	log      *logrus.Entry
 	lines    *linequeue.Queue
 
-	stale   atomic.Bool // the file is to be reopened
+	stale   atomic.Bool // reopen the file before the next line
 	failing atomic.Bool
 	f       *os.File
 	partial bool // the last line was not written whole
@@ -88,18 +131,18 @@ func openAudit(host hostfs.Root, path string, counters *telemetry.Counters, log 
 
 func (a *auditFile) writeLine(line []byte) {
 	err := a.appendLine(line)
-	switch was := a.failing.Swap(err != nil); {
-	case err != nil:
+	failedBefore := a.failing.Swap(err != nil)
+	if err != nil {
 		a.counters.AuditFailed.Add(1)
-		if !was {
+		if !failedBefore {
 			a.log.WithError(err).Error("the audit file cannot be written; lines are lost until it can be")
 		}
-	case was:
-		a.log.Warn("the audit file can be written again")
-		fallthrough
-	default:
-		a.counters.AuditLines.Add(1)
+		return
 	}
+	if failedBefore {
+		a.log.Warn("the audit file can be written again")
+	}
+	a.counters.AuditLines.Add(1)
 }
 
 func (a *auditFile) appendLine(line []byte) error {
@@ -116,12 +159,13 @@ func (a *auditFile) appendLine(line []byte) error {
 	return err
 }
 
-// openIfNeeded opens the file where it is not open, was renamed, or is to be reopened.
+// openIfNeeded opens the file if it is not open, was renamed, or is stale.
 func (a *auditFile) openIfNeeded() error {
 	path := a.host.Path(a.path)
 	if a.f != nil {
 		var open, there unix.Stat_t
-		same := unix.Fstat(int(a.f.Fd()), &open) == nil && unix.Lstat(path, &there) == nil && open.Dev == there.Dev && open.Ino == there.Ino
+		same := unix.Fstat(int(a.f.Fd()), &open) == nil && unix.Lstat(path, &there) == nil &&
+			open.Dev == there.Dev && open.Ino == there.Ino
 		if same && !a.stale.Load() {
 			return nil
 		}
@@ -129,9 +173,9 @@ func (a *auditFile) openIfNeeded() error {
 		a.f = nil
 	}
 	a.stale.Store(false)
-	// A FIFO without a reader is an error rather than a wait, and nothing but a
-	// regular file is written to.
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE|unix.O_NONBLOCK|unix.O_NOFOLLOW|unix.O_NOCTTY, 0o600)
+	// O_NONBLOCK turns a FIFO without a reader into an error instead of a wait. Only a regular file is written.
+	const flags = os.O_WRONLY | os.O_APPEND | os.O_CREATE | unix.O_NONBLOCK | unix.O_NOFOLLOW | unix.O_NOCTTY
+	f, err := os.OpenFile(path, flags, 0o600)
 	if err != nil {
 		return err
 	}
@@ -147,8 +191,8 @@ func (a *auditFile) openIfNeeded() error {
 	return nil
 }
 
-// endsInPartialLine reports whether the last line of a file is not whole: the disk was full, or an earlier
-// process was killed. A file that cannot be read counts as whole.
+// endsInPartialLine reports whether the last line of a file is incomplete, because the disk was full or an
+// earlier process was killed. A file that cannot be read counts as complete.
 func endsInPartialLine(f *os.File, size int64) bool {
 	if size == 0 {
 		return false

@@ -9,21 +9,18 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"os"
 	"os/signal"
 	"runtime/debug"
 	"syscall"
 	"time"
 
-	"github.com/containerd/errdefs"
 	"github.com/containerd/nri/pkg/api"
 	"github.com/sirupsen/logrus"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/internal/base/diag"
 	"github.com/jackfield/jackfield/internal/base/linequeue"
 	"github.com/jackfield/jackfield/internal/base/version"
 	"github.com/jackfield/jackfield/internal/config"
@@ -32,8 +29,7 @@ import (
 	"github.com/jackfield/jackfield/pkg/cdi"
 )
 
-// Command returns the command jackfield-nri. The plugin stops when the context of its execution
-// ends.
+// Command returns the command jackfield-nri. The plugin stops when the context of the command ends.
 func Command(getenv func(string) string, stderr io.Writer) *cobra.Command {
 	var line commandLine
 	cmd := &cobra.Command{
@@ -68,7 +64,7 @@ func Command(getenv func(string) string, stderr io.Writer) *cobra.Command {
 	return cmd
 }
 
-// errTyped is for a command that was typed to see what it does.
+// errTyped is returned to a user who typed the command without flags in a terminal.
 var errTyped = errors.New("jackfield-nri is a daemon, which systemd, Kubernetes or the container runtime starts: " +
 	"see --help, or set a flag such as --config FILE to run it in this terminal")
 
@@ -81,7 +77,7 @@ func isTerminal(r io.Reader) bool {
 	return err == nil
 }
 
-// commandLine is the flags of the command.
+// commandLine holds the flags of the command.
 type commandLine struct {
 	opts                Options
 	configFile, root    string
@@ -92,19 +88,22 @@ type commandLine struct {
 
 func (l *commandLine) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&l.configFile, "config", "", "configuration `file` (default "+config.DefaultPath+", when it exists)")
-	f.StringVar(&l.opts.ConfigName, "config-name", "", "`name` of the configuration in denials, such as \"ConfigMap NAMESPACE/NAME\" (default: its file)")
-	f.StringVar(&l.opts.ConfigCopy, "config-copy", config.DefaultCopyPath, "`file` that keeps the last good configuration, which is in force while the configuration file is faulty when the plugin starts; \"\" keeps none")
+	f.StringVar(&l.opts.ConfigName, "config-name", "",
+		"`name` of the configuration in denials, such as \"ConfigMap NAMESPACE/NAME\" (default: its file)")
+	f.StringVar(&l.opts.ConfigCopy, "config-copy", config.DefaultCopyPath, "`file` that keeps the last good configuration, "+
+		"which is in force while the configuration file is faulty when the plugin starts; \"\" keeps none")
 	f.StringVar(&l.opts.Socket, "nri-socket", "", "NRI `socket` of the runtime (default "+api.DefaultSocketPath+")")
 	f.StringVar(&l.opts.Index, "index", "50", "the plugin's place in the order of plugins, two digits `NN`")
 	f.StringVar(&l.opts.Name, "name", "jackfield", "`name` to register under")
 	f.StringVar(&l.root, "root", "/", "take all host paths below this `directory`")
 	f.BoolVar(&l.leastPrivilege, "least-privilege", false, "give up all capabilities but those that are needed")
-	f.StringVar(&l.probed, "probe", "", "do not run the plugin: ask a running one at this `URL`, as http://127.0.0.1:9480/readyz, print the answer and fail unless it is 200")
+	f.StringVar(&l.probed, "probe", "", "do not run the plugin: ask a running one at this `URL`, "+
+		"as http://127.0.0.1:9480/readyz, print the answer and fail unless it is 200")
 	f.StringVar(&l.logLevel, "log-level", "info", "`level`: error, warning, info or debug")
 	f.StringVar(&l.logFormat, "log-format", "text", "`format`: text or json")
 }
 
-// runPlugin runs the plugin as the flags say, until ctx ends.
+// runPlugin runs the plugin that the flags configure, until ctx ends.
 func (l *commandLine) runPlugin(ctx context.Context, getenv func(string) string, stderr io.Writer) error {
 	log, err := newLogger(stderr, l.logLevel, l.logFormat)
 	if err != nil {
@@ -117,6 +116,9 @@ func (l *commandLine) runPlugin(ctx context.Context, getenv func(string) string,
 	opts.Inherited = getenv(api.PluginSocketEnvVar) != ""
 	if name := getenv(api.PluginNameEnvVar); opts.Inherited && name != "" {
 		opts.Name = name
+	}
+	if index := getenv(api.PluginIdxEnvVar); index != "" {
+		opts.Index, opts.IndexInEnv = index, true
 	}
 	if opts.SpecDirs, err = cdi.DirsFromEnv(getenv(cdi.DirsEnv)); err != nil {
 		return err
@@ -143,7 +145,7 @@ func usageError(err error) error {
 	return &UsageError{fmt.Errorf("%w (run `jackfield-nri --help`)", err)}
 }
 
-// startDone is how long after its start the plugin has read everything.
+// startDone is the time after which the plugin has read all of its files.
 const startDone = 2 * time.Second
 
 func runPlugin(ctx context.Context, opts Options, notifySocket string, log *logrus.Logger) error {
@@ -151,7 +153,7 @@ func runPlugin(ctx context.Context, opts Options, notifySocket string, log *logr
 	if err != nil {
 		return err
 	}
-	// A reader of the log that is slow delays no container.
+	// A slow reader of the log delays no container.
 	stderr := log.Out
 	lines := linequeue.New(func(line []byte) { _, _ = stderr.Write(line) }, func() { p.counters.LogDropped.Add(1) })
 	defer lines.Close()
@@ -164,7 +166,7 @@ func runPlugin(ctx context.Context, opts Options, notifySocket string, log *logr
 			p.Reopen()
 		}
 	}()
-	// The heap that only the start needs is not kept on every node.
+	// Return the memory that only the start needs.
 	freed := time.AfterFunc(startDone, debug.FreeOSMemory)
 	defer freed.Stop()
 	log.WithFields(startFields(p)).Info("starting")
@@ -176,7 +178,7 @@ func runPlugin(ctx context.Context, opts Options, notifySocket string, log *logr
 	return cmp.Or(p.Run(ctx), p.Close())
 }
 
-// startFields are the version and, unless the runtime hands over the configuration, what is in force.
+// startFields are the version and, unless the runtime hands over the configuration, its file, rules and roots.
 func startFields(p *Plugin) logrus.Fields {
 	fields := logrus.Fields{"version": version.String()}
 	if current := p.config.core.Load(); current != nil {
@@ -185,56 +187,6 @@ func startFields(p *Plugin) logrus.Fields {
 		fields["roots"] = current.cfg.Sockets.Roots
 	}
 	return fields
-}
-
-func newLogger(w io.Writer, level, format string) (*logrus.Logger, error) {
-	log := logrus.New()
-	log.SetOutput(w)
-	log.AddHook(plainErrors{})
-	l, err := logrus.ParseLevel(level)
-	if err != nil || l < logrus.ErrorLevel || l > logrus.DebugLevel {
-		return nil, usageError(fmt.Errorf("--log-level: invalid value %q: must be error, warning, info or debug: %w", level, errdefs.ErrInvalidArgument))
-	}
-	log.SetLevel(l)
-	switch format {
-	case "json":
-		log.SetFormatter(&logrus.JSONFormatter{})
-	case "text":
-		log.SetFormatter(&logrus.TextFormatter{FullTimestamp: true, DisableColors: w != io.Writer(os.Stderr)})
-	default:
-		return nil, usageError(fmt.Errorf("--log-format: invalid value %q: must be text or json: %w", format, errdefs.ErrInvalidArgument))
-	}
-	return log, nil
-}
-
-const (
-	probeTimeout  = 10 * time.Second
-	maxProbeReply = 64 << 10
-)
-
-// probeHealth asks a running plugin for its health and copies the answer to out. It is
-// the command of the DaemonSet's probes: the kubelet itself cannot connect to an address
-// that only the pod reaches.
-func probeHealth(ctx context.Context, out io.Writer, url string) error {
-	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
-	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return fmt.Errorf("--probe: %w: %w", err, errdefs.ErrInvalidArgument)
-	}
-	// The address is the pod's own: a proxy of the environment is not asked.
-	reply, err := (&http.Client{Transport: &http.Transport{}}).Do(request)
-	if err != nil {
-		return fmt.Errorf("--probe: %w", err)
-	}
-	defer reply.Body.Close()
-	if _, err := io.Copy(out, io.LimitReader(reply.Body, maxProbeReply)); err != nil {
-		return fmt.Errorf("--probe: read the answer of %s: %w", url, err)
-	}
-	if reply.StatusCode != http.StatusOK {
-		return fmt.Errorf("--probe: %s returned status %s: must be 200: %w", url, reply.Status, errdefs.ErrUnavailable)
-	}
-	return nil
 }
 
 // notifySocketEnv names the socket on which systemd waits for a unit of Type=notify.
@@ -252,21 +204,6 @@ func notifyReady(socket string) error {
 	defer conn.Close()
 	if _, err := conn.Write([]byte("READY=1")); err != nil {
 		return fmt.Errorf("notify systemd: %w", err)
-	}
-	return nil
-}
-
-// plainErrors is a logger's hook that logs the text of an error without the sentinel at its
-// end.
-type plainErrors struct{}
-
-// Levels implements logrus.Hook.
-func (plainErrors) Levels() []logrus.Level { return logrus.AllLevels }
-
-// Fire implements logrus.Hook.
-func (plainErrors) Fire(e *logrus.Entry) error {
-	if err, ok := e.Data[logrus.ErrorKey].(error); ok && err != nil {
-		e.Data[logrus.ErrorKey] = diag.ErrorText(err)
 	}
 	return nil
 }

@@ -99,9 +99,9 @@ func TestFaultyConfigAtStartUsesLastGoodCopy(t *testing.T) {
 			if s.LastError == nil || s.Generation != 1 || s.File != config.DefaultPath {
 				t.Fatalf("status %+v", s)
 			}
-			told := map[string]string{"the log": h.log.String(), "the status": r.p.nodeStatus().Config.Error}
+			told := map[string]string{"the log": h.log.String(), "the status": r.p.endpoints.nodeStatus().Config.Error}
 			health := httptest.NewRecorder()
-			r.p.serveHealth(health, nil)
+			r.p.endpoints.serveHealth(health, nil)
 			told["/healthz"] = health.Body.String()
 			want := []string{"the last good configuration", config.DefaultCopyPath}
 			if name == "faults" {
@@ -188,7 +188,7 @@ func TestNothingIsCreatedBeforeRuntimeConfig(t *testing.T) {
 			if len(entries) > 0 {
 				t.Errorf("created before the configuration: %v", entries)
 			}
-			_ = p.nodeStatus()
+			_ = p.endpoints.nodeStatus()
 			_, err = p.Configure(t.Context(), tc.handed, "containerd", "v2.1.0")
 			check(t, err)
 			if _, err := os.Stat(h.host.Path(tc.want)); err != nil {

@@ -12,9 +12,7 @@ import (
 	"time"
 
 	"github.com/containerd/errdefs"
-	"github.com/sirupsen/logrus"
 
-	"github.com/jackfield/jackfield/internal/base/deadline"
 	"github.com/jackfield/jackfield/internal/base/diag"
 	"github.com/jackfield/jackfield/internal/config"
 	"github.com/jackfield/jackfield/internal/deliver/staging"
@@ -34,96 +32,118 @@ const (
 	maxRetired = 8
 )
 
-// configuration is the configuration in force and the earlier ones whose requests may still
-// run. A change replaces the core as a whole.
+// configuration is the configuration in force, with the earlier configurations whose requests can still run.
+// A change replaces the core as a whole.
 type configuration struct {
-	core       atomic.Pointer[core]
+	*daemon
+	opts   Options
+	core   *atomic.Pointer[core]
+	ledger *engine.Ledger
+	dirs   *dircheck.Checker // of the configuration's directories
+	state  *stateDir         // opened with the first configuration
+	follow func(*core)       // passes a new configuration to the parts that depend on it
+
 	handedOver atomic.Bool      // the runtime handed it over: the file does not count
-	watch      *filewatch.Watch // nil where there is no file
-
-	dirs  *dircheck.Checker               // which of its directories are unresponsive
-	hooks atomic.Pointer[hooksd.Snapshot] // what was reported last of its hooks.d directories; nil for none
-
-	changing sync.Mutex // one change at a time
-	copying  sync.Mutex // one copy at a time
+	watch      *filewatch.Watch // nil without a file
+	changing   sync.Mutex       // one change at a time
+	copying    sync.Mutex       // one copy at a time
 
 	mu      sync.Mutex
 	status  ConfigStatus
 	retired []*core // the oldest first
 }
 
-// core is what one configuration consists of.
+// core is one configuration with the engine and the hooks that it configures.
 type core struct {
 	engine *engine.Engine
 	cfg    *config.Config
 	hooks  *hooksd.Registry
 }
 
-// ConfigStatus says which configuration is in force.
+// ConfigStatus describes the configuration in force.
 type ConfigStatus struct {
 	status.Config
-	// LastError is why the newest file is not in force, nil when it is. Failures is how often
-	// that happened.
+	// LastError is why the newest file is not in force, or nil. Failures counts these errors.
 	LastError error
 	Failures  uint64
 }
 
-// ConfigStatus returns which configuration is in force, and why a newer one is not.
-func (p *Plugin) ConfigStatus() ConfigStatus {
-	p.config.mu.Lock()
-	defer p.config.mu.Unlock()
-	return p.config.status
+func newConfiguration(d *daemon, opts Options, core *atomic.Pointer[core], ledger *engine.Ledger,
+	dirs *dircheck.Checker, state *stateDir, follow func(*core)) *configuration {
+	return &configuration{daemon: d, opts: opts, core: core, ledger: ledger, dirs: dirs, state: state, follow: follow}
 }
 
-// applyRuntimeConfig puts the configuration that the runtime handed over into force.
-func (p *Plugin) applyRuntimeConfig(data []byte) error {
-	cfg, err := config.Parse(data, "the runtime's plugin configuration")
-	if err != nil {
+// start puts the configuration of the options into force, and watches its file.
+func (c *configuration) start() error {
+	if err := c.apply(c.opts.Config); err != nil {
 		return err
 	}
-	if err := p.applyConfig(cfg); err != nil {
-		return err
+	if c.opts.ConfigFault != nil {
+		c.reject(c.opts.ConfigFault)
+	} else if c.opts.ConfigFile != "" && c.opts.Config.File() == c.opts.ConfigFile {
+		c.copy(c.opts.Config)
 	}
-	p.config.handedOver.Store(true)
+	if c.opts.ConfigFile != "" {
+		c.watch = filewatch.Start(c.opts.ConfigHost, c.opts.ConfigFile, c.reload)
+	}
 	return nil
 }
 
-// applyConfig puts a configuration into force.
-func (p *Plugin) applyConfig(cfg *config.Config) error {
-	p.config.changing.Lock()
-	defer p.config.changing.Unlock()
-	old := p.config.core.Load()
+// describe returns the status of the configuration in force, and why a newer one is not.
+func (c *configuration) describe() ConfigStatus {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.status
+}
+
+// applyHandedOver puts the configuration that the runtime handed over into force.
+func (c *configuration) applyHandedOver(data []byte) error {
+	cfg, err := config.Parse(data, "the runtime's plugin configuration")
+	if err == nil {
+		err = c.apply(cfg)
+	}
+	if err == nil {
+		c.handedOver.Store(true)
+	}
+	return err
+}
+
+// apply puts a configuration into force.
+func (c *configuration) apply(cfg *config.Config) error {
+	c.changing.Lock()
+	defer c.changing.Unlock()
+	old := c.core.Load()
 	if old != nil {
 		if err := checkSameStore(old.cfg, cfg); err != nil {
 			return err
 		}
 	}
-	p.config.dirs.Replace(cfg.Directories(p.opts.SpecDirs))
+	c.dirs.Replace(cfg.Directories(c.opts.SpecDirs))
 	if old == nil {
-		if err := p.openStateDir(cfg); err != nil {
+		if err := c.state.open(cfg); err != nil {
 			return err
 		}
 	}
-	hooks := hooksd.New(p.opts.Host, cfg.Hooks.Dirs, hooksd.Options{})
-	engine, err := engine.New(p.opts.Host, cfg, engine.Options{SpecDirs: p.opts.SpecDirs, Ledger: &p.containers.ledger, Hooks: hooks.Hooks,
-		FindSocketDir: staging.SocketDirFinder(p.opts.Host, cfg.StateDir, ""),
-		Staged:        p.state.isStaged, Kubelet: kubelet.QueryPod, CheckResponsive: p.config.dirs.Check, ConfigName: p.opts.ConfigName})
+	hooks := hooksd.New(c.host, cfg.Hooks.Dirs, hooksd.Options{})
+	engine, err := engine.New(c.host, cfg, engine.Options{
+		SpecDirs: c.opts.SpecDirs, ConfigName: c.opts.ConfigName, Ledger: c.ledger, Hooks: hooks.Hooks, Kubelet: kubelet.QueryPod,
+		FindSocketDir: staging.SocketDirFinder(c.host, cfg.StateDir, ""), Staged: c.state.isStaged, CheckResponsive: c.dirs.Check})
 	if err != nil {
 		if old != nil {
-			p.config.dirs.Replace(old.cfg.Directories(p.opts.SpecDirs))
+			c.dirs.Replace(old.cfg.Directories(c.opts.SpecDirs))
 		}
 		return err
 	}
 	now := &core{engine, cfg, hooks}
-	p.config.core.Store(now)
-	p.containers.hotplug.followConfig(cfg)
-	p.ports.followConfig(cfg)
+	c.core.Store(now)
 	if old != nil {
-		p.retireCore(old)
+		c.retire(old)
 	}
-	p.config.recordInForce(cfg)
-	p.watchHooks(now)
-	p.servers.applyConfig(cfg)
+	c.mu.Lock()
+	inForce := status.Config{File: cfg.File(), Text: cfg.Text(), Generation: c.status.Generation + 1, Since: time.Now().UTC()}
+	c.status = ConfigStatus{Config: inForce, Failures: c.status.Failures}
+	c.mu.Unlock()
+	c.follow(now)
 	return nil
 }
 
@@ -142,51 +162,37 @@ func checkSameStore(present, cfg *config.Config) error {
 	return nil
 }
 
-// recordInForce records that a configuration came into force.
-func (c *configuration) recordInForce(cfg *config.Config) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	now := status.Config{File: cfg.File(), Text: cfg.Text(), Generation: c.status.Generation + 1, Since: time.Now().UTC()}
-	c.status = ConfigStatus{Config: now, Failures: c.status.Failures}
-}
-
-// retireCore has an earlier configuration closed when no request runs under it any more.
-func (p *Plugin) retireCore(old *core) {
-	c := &p.config
+// retire closes an earlier configuration when no request runs under it any more.
+func (c *configuration) retire(old *core) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.retired = append(c.retired, old)
 	if len(c.retired) > maxRetired {
 		first := c.retired[0]
 		c.retired = slices.Delete(c.retired, 0, 1)
-		go p.closeCore(first)
+		go c.closeEngine(first)
 	}
 	time.AfterFunc(retireAfter, func() {
-		if c.takeRetired(old) {
-			p.closeCore(old)
+		c.mu.Lock()
+		i := slices.Index(c.retired, old)
+		if i >= 0 {
+			c.retired = slices.Delete(c.retired, i, i+1)
+		}
+		c.mu.Unlock()
+		if i >= 0 {
+			c.closeEngine(old)
 		}
 	})
 }
 
-// takeRetired removes an earlier configuration from the list. It returns false if another call did.
-func (c *configuration) takeRetired(old *core) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	i := slices.Index(c.retired, old)
-	if i >= 0 {
-		c.retired = slices.Delete(c.retired, i, i+1)
-	}
-	return i >= 0
-}
-
-func (p *Plugin) closeCore(old *core) {
+func (c *configuration) closeEngine(old *core) {
 	if err := old.engine.Close(); err != nil {
-		p.log.WithError(err).Warn("cannot close the watches of the earlier configuration")
+		c.log.WithError(err).Warn("cannot close the watches of the earlier configuration")
 	}
 }
 
-// closeEngines closes the configuration in force and the earlier ones.
-func (c *configuration) closeEngines() error {
+// close closes the configuration in force and the earlier ones.
+func (c *configuration) close() error {
 	c.mu.Lock()
 	cores := append(c.retired, c.core.Load())
 	c.retired = nil
@@ -200,217 +206,67 @@ func (c *configuration) closeEngines() error {
 	return errors.Join(errs...)
 }
 
-// reloadConfig puts a changed configuration file into force, or reports why it cannot be.
-func (p *Plugin) reloadConfig() {
-	if p.config.handedOver.Load() {
+// reload puts a changed configuration file into force, or reports why it cannot be used.
+func (c *configuration) reload() {
+	if c.handedOver.Load() {
 		return
 	}
-	log := p.log.WithField("file", p.opts.ConfigFile)
-	present := p.config.core.Load().cfg
-	cfg, err := config.Load(p.opts.ConfigHost, p.opts.ConfigFile, config.Options{RequireOwner: true})
+	log := c.log.WithField("file", c.opts.ConfigFile)
+	present := c.core.Load().cfg
+	cfg, err := config.Load(c.opts.ConfigHost, c.opts.ConfigFile, config.Options{RequireOwner: true})
 	if err == nil && reflect.DeepEqual(cfg, present) {
 		// The file was touched, or is corrected.
-		if before := p.config.clearFault(); before.LastError != nil {
-			log.WithField("generation", before.Generation).Info("the configuration file is the configuration in force again")
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.status.LastError != nil {
+			c.status.LastError, c.status.Error = nil, ""
+			log.WithField("generation", c.status.Generation).Info("the configuration file is the configuration in force again")
 		}
 		return
 	}
 	if err == nil {
-		err = p.applyConfig(cfg)
+		err = c.apply(cfg)
 	}
 	if err != nil {
-		p.rejectConfig(err)
+		c.reject(err)
 		return
 	}
-	p.copyConfig(cfg)
+	c.copy(cfg)
 	if now, before := cfg.Validate, present.Validate; (now.Devices || now.Mounts) != (before.Devices || before.Mounts) {
 		log.Warn("validate is switched on or off when the plugin registers next: restart jackfield-nri")
 	}
-	log.WithField("generation", p.ConfigStatus().Generation).Info("new configuration in force")
+	log.WithField("generation", c.describe().Generation).Info("new configuration in force")
 }
 
-// clearFault returns the status before the file was the configuration in force again.
-func (c *configuration) clearFault() ConfigStatus {
+// reject records and logs why the configuration file is not in force. Before any file came into force, the
+// copy of the last good one is in force.
+func (c *configuration) reject(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	before := c.status
-	c.status.LastError, c.status.Error = nil, ""
-	return before
-}
-
-// rejectConfig records and logs why the configuration file is not in force. Before any file
-// came into force, the copy of the last good one is.
-func (p *Plugin) rejectConfig(err error) {
-	p.config.mu.Lock()
-	defer p.config.mu.Unlock()
-	in := &p.config.status
+	in := &c.status
 	message := "new configuration rejected; keeping the current one"
-	if p.opts.ConfigFault != nil && in.Generation == 1 {
+	if c.opts.ConfigFault != nil && in.Generation == 1 {
 		if reflect.DeepEqual(errors.Unwrap(in.LastError), err) {
-			return // the watch's first reading of the file
+			return // the watch reads the file once when it starts
 		}
 		message = "configuration rejected; keeping the last good one"
-		err = fmt.Errorf("%w (in force is the last good configuration, a copy of which is %s)", err, p.opts.ConfigCopy)
+		err = fmt.Errorf("%w (in force is the last good configuration, a copy of which is %s)", err, c.opts.ConfigCopy)
 	}
 	in.LastError, in.Error, in.Failures = err, diag.ErrorText(err), in.Failures+1
-	p.log.WithError(err).WithField("file", p.opts.ConfigFile).WithField("generation", in.Generation).Error(message)
+	c.log.WithError(err).WithField("file", c.opts.ConfigFile).WithField("generation", in.Generation).Error(message)
 }
 
-// copyConfig keeps a copy of a configuration file that came into force, for a start at which
-// the file is faulty. While the copy's directory is unresponsive the copying goes on.
-func (p *Plugin) copyConfig(cfg *config.Config) {
-	if p.opts.ConfigCopy == "" {
+// copy writes a copy of a configuration file that came into force, for a start at which the file is faulty.
+// If the copy's directory is unresponsive the copying goes on in the background.
+func (c *configuration) copy(cfg *config.Config) {
+	if c.opts.ConfigCopy == "" {
 		return
 	}
 	waitAtStart(func() {
-		p.config.copying.Lock()
-		defer p.config.copying.Unlock()
-		if err := config.WriteCopy(p.opts.Host, p.opts.ConfigCopy, p.opts.ConfigFile, []byte(cfg.Text())); err != nil {
-			p.log.WithError(err).Warn("cannot copy the configuration for a start at which the file is faulty")
+		c.copying.Lock()
+		defer c.copying.Unlock()
+		if err := config.WriteCopy(c.host, c.opts.ConfigCopy, c.opts.ConfigFile, []byte(cfg.Text())); err != nil {
+			c.log.WithError(err).Warn("cannot copy the configuration for a start at which the file is faulty")
 		}
 	})
-}
-
-// configReadTimeout is how long the start waits for the configuration file.
-const configReadTimeout = 3 * time.Second
-
-// loadConfig reads the configuration and compiles its rules. While a file cannot be used, the copy
-// of the last good one is in force. A file that does not exist grants nothing any more: its copy
-// is removed.
-func loadConfig(opts *Options, file string, log *logrus.Logger) error {
-	var err error
-	if opts.ConfigHost, opts.ConfigFile, err = config.Locate(opts.Host, file); err != nil {
-		return err
-	}
-	opts.Config, err = readWithin(opts.ConfigFile, func() (*config.Config, error) {
-		return compileConfig(config.Load(opts.ConfigHost, opts.ConfigFile, config.Options{RequireOwner: true}))
-	})
-	switch {
-	case err == nil:
-		return nil
-	case errdefs.IsNotFound(err):
-		if opts.ConfigCopy != "" {
-			_, rerr := readWithin(opts.ConfigCopy, func() (struct{}, error) { return struct{}{}, config.RemoveCopy(opts.Host, opts.ConfigCopy) })
-			if rerr != nil {
-				log.WithError(rerr).Warn("cannot remove the copy of a configuration file that is gone")
-			}
-		}
-		if file != "" {
-			return err
-		}
-		opts.Config = config.Default()
-		return nil
-	case opts.ConfigCopy == "":
-		return err
-	}
-	kept, kerr := readWithin(opts.ConfigCopy, func() (*config.Config, error) {
-		return compileConfig(config.LoadCopy(opts.Host, opts.ConfigCopy, opts.ConfigFile))
-	})
-	if kerr != nil {
-		if !errdefs.IsNotFound(kerr) {
-			log.WithError(kerr).Warn("the copy of the last good configuration cannot be used either")
-		}
-		return err
-	}
-	opts.Config, opts.ConfigFault = kept, err
-	return nil
-}
-
-// compileConfig compiles the rules of a configuration that was loaded.
-func compileConfig(cfg *config.Config, err error) (*config.Config, error) {
-	if err == nil {
-		_, err = cfg.CompilePolicy("")
-	}
-	return cfg, err
-}
-
-// readWithin reads a file that may be on a file system that hangs. That is an error, and systemd
-// or the kubelet starts the plugin again.
-func readWithin[T any](file string, read func() (T, error)) (T, error) {
-	value, err := deadline.Run(nil, configReadTimeout, read)
-	if errors.Is(err, deadline.ErrTimeout) {
-		err = errdefs.ErrUnavailable.WithMessage(fmt.Sprintf("read configuration %q: no answer within %v; check the file system mounted there", file, configReadTimeout))
-	}
-	return value, err
-}
-
-// hooksCheckInterval is how often hooks.d directories are checked while no container is
-// created.
-const hooksCheckInterval = 2 * time.Second
-
-// watchHooks reports on the hooks.d directories of a configuration until it is out of force. It returns
-// after the first report, unless the directories are unresponsive.
-func (p *Plugin) watchHooks(c *core) {
-	if len(c.cfg.Hooks.Dirs) == 0 {
-		p.config.hooks.Store(nil)
-		return
-	}
-	reported := make(chan struct{})
-	go func() {
-		p.reportHooks(c.hooks.Snapshot())
-		close(reported)
-		for {
-			deadline.Sleep(p.closing, hooksCheckInterval)
-			s := c.hooks.Snapshot()
-			if p.closing.Err() != nil || p.config.core.Load() != c {
-				return
-			}
-			p.reportHooks(s)
-		}
-	}()
-	waitAtStart(func() { <-reported })
-}
-
-// reportHooks logs what is wrong in hooks.d directories, each problem once for as long as it
-// lasts, and how many hooks are in force.
-func (p *Plugin) reportHooks(s *hooksd.Snapshot) {
-	last := p.config.hooks.Swap(s)
-	if reflect.DeepEqual(s, last) {
-		return
-	}
-	reported := make(map[string]bool)
-	if last != nil {
-		for _, problem := range last.Problems {
-			reported[problem.Error()] = true
-		}
-	}
-	changed := len(reported) != len(s.Problems) || len(s.Problems) == 0
-	for _, problem := range s.Problems {
-		text := problem.Error()
-		if reported[text] {
-			continue
-		}
-		changed = true
-		log := p.log.WithField("file", problem.File)
-		if problem.IsWarning() {
-			plain := *problem
-			plain.Severity = "" // the log line has a level
-			log.Warn("hooks.d: " + plain.Error())
-		} else {
-			log.Error("hooks.d: this file or directory is not used: " + text)
-		}
-	}
-	if changed {
-		usable, _ := countHooks(s)
-		p.log.WithField("hooks", usable).WithField("problems", len(s.Problems)).Info("hooks.d directories read")
-	}
-}
-
-// countHooks counts the hooks that can be used, and the files and directories that cannot.
-func countHooks(s *hooksd.Snapshot) (usable, inError uint64) {
-	if s == nil {
-		return 0, 0
-	}
-	for _, h := range s.Hooks {
-		if h.Err == nil {
-			usable++
-		}
-	}
-	files := make(map[string]bool)
-	for _, problem := range s.Problems {
-		if !problem.IsWarning() {
-			files[problem.File] = true
-		}
-	}
-	return usable, uint64(len(files))
 }

@@ -390,7 +390,7 @@ func TestRejectedReloadKeepsCheckedDirectories(t *testing.T) {
 func TestRetiredConfigurationsAreBoundedAtOnce(t *testing.T) {
 	h := newReloadHost(t, granting, false)
 	for range 2 * maxRetired {
-		check(t, h.p.applyConfig(h.p.config.core.Load().cfg))
+		check(t, h.p.config.apply(h.p.config.core.Load().cfg))
 		h.p.config.mu.Lock()
 		n := len(h.p.config.retired)
 		h.p.config.mu.Unlock()
@@ -405,10 +405,10 @@ func TestRefusalInLastMomentIsTheReason(t *testing.T) {
 	h := newReloadHost(t, granting, false)
 	for want, isTimedOut := range map[error]bool{errdefs.ErrPermissionDenied: false, context.Canceled: true} {
 		ctx, cancel := context.WithCancel(t.Context())
-		_, err := runOrHandOver(ctx, h.p, telemetry.CreateContainer, nil, func(context.Context) (int, error) {
+		err := h.p.calls.runOrUndo(ctx, telemetry.CreateContainer, nil, func(context.Context) error {
 			cancel()
-			return 0, want
-		}, func(int) {})
+			return want
+		}, func() {})
 		if isTimeout(err) != isTimedOut || !isTimedOut && !errors.Is(err, want) {
 			t.Errorf("%v is reported as %v", want, err)
 		}

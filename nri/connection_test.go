@@ -78,8 +78,8 @@ func TestConnectionAttemptsBecomeFew(t *testing.T) {
 // The directory of the runtime's socket need not exist when the plugin starts.
 func TestRuntimesSocketIsWatched(t *testing.T) {
 	dir := t.TempDir()
-	p := &Plugin{log: logrus.NewEntry(logrus.New())}
-	created, stop := p.watchSocket(dir + "/nri/nri.sock")
+	r := &runtimeLink{daemon: &daemon{log: logrus.NewEntry(logrus.New())}}
+	created, stop := r.watchSocket(dir + "/nri/nri.sock")
 	defer stop()
 	await := func(what string) {
 		t.Helper()

@@ -110,9 +110,9 @@ func (h *runningHost) wantInterfaces(what, want string) {
 
 // updateFault returns why the last update of the container was incomplete.
 func (h *runningHost) updateFault() string {
-	h.p.containers.mu.Lock()
-	defer h.p.containers.mu.Unlock()
-	return h.p.containers.containers[h.c.Id].running.updates.fault
+	h.p.hotplug.mu.Lock()
+	defer h.p.hotplug.mu.Unlock()
+	return h.p.hotplug.running[h.c.Id].updates.fault
 }
 
 const (
@@ -147,7 +147,7 @@ func TestRemovedRuleKeepsSocketsOfRunningContainers(t *testing.T) {
 	check(t, err)
 	h.replaceConfigFile(fmt.Sprintf(runningConfig, runningRule))
 	h.waitForStatus("the rule again", hasGeneration(3))
-	h.p.containers.hotplug.markAllDirty()
+	h.p.hotplug.markAllDirty()
 	h.wantInterfaces("with the rule again", "net1 net3 net4")
 }
 
@@ -161,16 +161,33 @@ func TestHotplugUpdateThatTimesOutIsRepeated(t *testing.T) {
 	h.writeInfo("net1", "client", "/run/vsw/1/s")
 	h.create()
 	h.wantInterfaces("at its creation", "net1")
-	h.p.containers.hotplug.timeout.Store(1)
+	// Keep the container from hotplug, and wait until an update that began before has ended.
+	hotplug := h.p.hotplug
+	hotplug.watch("")
+	hotplug.mu.Lock()
+	running := hotplug.running[h.c.Id]
+	delete(hotplug.running, h.c.Id)
+	hotplug.mu.Unlock()
+	for range 2 {
+		hotplug.wake.send()
+		if !testkit.Until(func() bool { return len(hotplug.wake) == 0 }) {
+			t.Fatal("hotplug does not work")
+		}
+	}
 	h.writeInfo("net2", "client", "/run/vsw/2/s")
-	h.waitForStatus("an update that runs out of time", func(ConfigStatus) bool { return h.p.counters.StagingFailed.Load() > 0 || h.listInterfaces() != "net1" })
-	if got := h.listInterfaces(); got != "net1" {
-		t.Fatalf("after the update the container has %q, want net1", got)
+	late, cancel := context.WithCancel(t.Context())
+	cancel()
+	hotplug.updateContainer(late, running)
+	if got := h.listInterfaces(); got != "net1" || h.p.counters.StagingFailed.Load() == 0 {
+		t.Fatalf("after the update, with %d failures, the container has %q, want net1", h.p.counters.StagingFailed.Load(), got)
 	}
 	if st, err := os.Stat(filepath.Join(h.root, "run/jackfield/containers", h.c.Id, "net/net1/s")); err != nil || st.Mode().Type() != os.ModeSocket {
 		t.Errorf("the socket of net1 is not bound: %v", err)
 	}
-	h.p.containers.hotplug.timeout.Store(int64(hotplugTimeout))
+	hotplug.mu.Lock()
+	hotplug.running[h.c.Id] = running
+	hotplug.mu.Unlock()
+	hotplug.updateContainer(late, running)
 	h.wantInterfaces("in time again", "net1 net2")
 }
 
@@ -199,7 +216,7 @@ func TestUncheckedSocketsStayInContainer(t *testing.T) {
 	// The whole directory of device-info is missing, as when it is unmounted.
 	cni := filepath.Join(h.root, "var/run/k8s.cni.cncf.io/devinfo/cni")
 	check(t, os.Rename(cni, cni+".away"))
-	h.p.containers.hotplug.markAllDirty()
+	h.p.hotplug.markAllDirty()
 	h.waitForStatus("an update without the directory", func(ConfigStatus) bool { return h.updateFault() != "" })
 	if got := h.listInterfaces(); got != "net1 net3" {
 		t.Errorf("without the directory of device-info the container has %q, want net1 net3", got)
@@ -215,11 +232,11 @@ func TestFailedHotplugWatchIsRepeated(t *testing.T) {
 	h.writeInfo("net1", "client", "/run/vsw/1/s")
 	h.create()
 	h.wantInterfaces("at its creation", "net1")
-	h.p.containers.hotplug.watch("")
+	h.p.hotplug.watch("")
 	var was unix.Rlimit
 	check(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &was))
 	check(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 0, Max: was.Max}))
-	h.p.containers.hotplug.followConfig(h.p.config.core.Load().cfg)
+	h.p.hotplug.followConfig(h.p.config.core.Load().cfg)
 	failed := testkit.Until(func() bool { return h.p.counters.StagingFailed.Load() > 0 })
 	check(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &was))
 	if !failed {
@@ -277,11 +294,11 @@ func TestNetworkThatComesDuringCreationIsDelivered(t *testing.T) {
 	h.create()
 	h.wantInterfaces("at its creation", "net1")
 	late := &api.Container{Id: strings.Repeat("c", 64), PodSandboxId: h.pod.Id, Name: "late"}
-	made, err := h.p.prepareCreation(context.Background(), h.pod, late)
+	made, err := h.prepare(context.Background(), h.pod, late)
 	check(t, err)
 	h.writeInfo("net2", "client", "/run/vsw/2/s")
 	h.wantInterfaces("the other container", "net1 net2")
-	h.p.recordCreation(made)
+	h.p.creator.record(made)
 	h.c = late
 	h.wantInterfaces("the late container", "net1 net2")
 }
@@ -314,7 +331,7 @@ func TestContainersAreUpdatedAtTheSameTime(t *testing.T) {
 	others.Add(2)
 	both := make(chan struct{})
 	go func() { others.Wait(); close(both) }()
-	updateAll([]*container{{}, {}}, func(*container) {
+	updateAll([]*runningContainer{{}, {}}, func(*runningContainer) {
 		others.Done()
 		select {
 		case <-both:

@@ -18,11 +18,18 @@ import (
 	"github.com/jackfield/jackfield/internal/report/telemetry"
 )
 
-// The outcome of each request goes to the metrics, the log, the status and the audit file.
+// outcomes reports the outcome of each request to the metrics, the log, the status and the audit file.
+type outcomes struct {
+	*daemon
+	audit      *auditLog
+	generation func() uint64 // of the configuration in force
+	refusals   refusalThrottle
+}
 
-// reportCreated reports the outcome of each request of a container that is created.
-func (p *Plugin) reportCreated(pod *api.PodSandbox, c *api.Container, plan *engine.Plan) {
-	p.countItems(plan.Items)
+// reportCreated reports the outcome of each request of a container that is created. It returns the record for
+// the status; nil for none.
+func (o *outcomes) reportCreated(pod *api.PodSandbox, c *api.Container, plan *engine.Plan) *status.Container {
+	o.countItems(plan.Items)
 	event, unmanaged := "", false
 	for i := range plan.Items {
 		switch plan.Items[i].Outcome {
@@ -34,45 +41,46 @@ func (p *Plugin) reportCreated(pod *api.PodSandbox, c *api.Container, plan *engi
 			event = cmp.Or(event, eventSkipped)
 		}
 	}
-	record := p.containerRecord(pod, c, plan.Items, plan)
-	if event == eventInjected || unmanaged {
-		// The record of a container with an unmanaged network shows that it was not missed: a rule that comes
-		// later does not have it evicted.
-		p.containers.setRecord(record)
-	}
-	logPlan(p.containerLog(pod, c), plan.Items)
+	record := o.newRecord(pod, c, plan.Items, plan)
+	logPlan(o.containerLog(pod, c), plan.Items)
 	if event != "" {
-		p.writeAudit(event, nil, record, 0)
+		o.audit.write(event, nil, record, 0)
 	}
+	if event == eventInjected || unmanaged {
+		// The record of a container with an unmanaged network shows that the plugin was connected at its
+		// creation, so that a later rule does not evict the container.
+		return &record
+	}
+	return nil
 }
 
 // reportRefused reports why a container is not created.
-func (p *Plugin) reportRefused(pod *api.PodSandbox, c *api.Container, err error) {
+func (o *outcomes) reportRefused(pod *api.PodSandbox, c *api.Container, err error) {
 	var items []engine.Item
 	problems := 1
 	if all, ok := errors.AsType[*engine.Error](err); ok {
 		items, problems = engine.WithheldItems(all.Items), len(all.Errs)
 	}
-	p.countItems(items)
-	// The problems that belong to no single request: an annotation that cannot be parsed, a
-	// limit, a runtime that cannot apply an edit, a full disk.
+	o.countItems(items)
+	// Some problems belong to no single request: an annotation that cannot be parsed, a limit, a runtime that
+	// cannot apply an edit, a full disk.
 	for i := range items {
 		if items[i].FailsContainer() {
 			problems--
 		}
 	}
 	if limit, ok := errors.AsType[*policy.LimitError](err); ok {
-		p.countRefusal(limit.Rule)
+		o.countRefusal(limit.Rule)
 		problems--
 	}
 	for range problems {
-		p.counters.CountRequest(telemetry.SourceContainer, telemetry.Failed)
+		o.counters.CountRequest(telemetry.SourceContainer, telemetry.Failed)
 	}
-	p.logRefusal(pod, c, withoutContainer(err), "container refused", p.containerRecord(pod, c, items, nil))
+	o.logRefusal(pod, c, withoutContainer(err), "container refused", o.newRecord(pod, c, items, nil))
 }
 
-// withoutContainer returns the error without the name of the container, which log and audit
-// file have in a field.
+// withoutContainer returns the error without the name of the container, which is a field of the log and the
+// audit file.
 func withoutContainer(err error) error {
 	if all, ok := err.(*engine.Error); ok {
 		return &engine.Error{Errs: all.Errs, Items: all.Items}
@@ -81,28 +89,28 @@ func withoutContainer(err error) error {
 }
 
 // countRefusal counts a refusal by a rule that belongs to no single request.
-func (p *Plugin) countRefusal(rule string) {
-	p.counters.CountRequest(telemetry.SourceContainer, telemetry.Refused)
-	p.counters.RefusedBy.Add(rule)
+func (o *outcomes) countRefusal(rule string) {
+	o.counters.CountRequest(telemetry.SourceContainer, telemetry.Refused)
+	o.counters.RefusedBy.Add(rule)
 }
 
 // countItems counts requests, and refusals by rule.
-func (p *Plugin) countItems(items []engine.Item) {
+func (o *outcomes) countItems(items []engine.Item) {
 	for i := range items {
 		it := &items[i]
 		if it.Audit != "" {
-			p.counters.Audited.Add(1)
+			o.counters.Audited.Add(1)
 		}
 		if it.Outcome == engine.Withheld {
 			continue
 		}
-		p.counters.CountRequest(telemetry.Source(it.Kind), telemetry.Outcome(it.Outcome))
+		o.counters.CountRequest(telemetry.Source(it.Kind), telemetry.Outcome(it.Outcome))
 		if it.Outcome == engine.Refused {
 			rule := ""
 			if r, ok := errors.AsType[*policy.RefusedError](it.Err); ok {
 				rule = r.Rule
 			}
-			p.counters.RefusedBy.Add(rule)
+			o.counters.RefusedBy.Add(rule)
 		}
 	}
 }
@@ -164,17 +172,17 @@ func ruleName(rule string) string {
 	return "rule " + rule
 }
 
-// containerRecord returns a container with the outcome of its requests, for status and audit.
-func (p *Plugin) containerRecord(pod *api.PodSandbox, c *api.Container, items []engine.Item, plan *engine.Plan) status.Container {
+// newRecord returns the record of a container for status and audit. plan is nil for a refused container.
+func (o *outcomes) newRecord(pod *api.PodSandbox, c *api.Container, items []engine.Item, plan *engine.Plan) status.Container {
 	out := status.Container{
 		Since: time.Now().UTC(), Namespace: pod.GetNamespace(), Pod: pod.GetName(), PodUID: pod.GetUid(), Sandbox: pod.GetId(),
-		Container: containerName(c), ContainerID: c.GetId(), Generation: p.ConfigStatus().Generation,
+		Container: containerName(c), ContainerID: c.GetId(), Generation: o.generation(),
 	}
 	for i := range items {
 		it := &items[i]
 		out.Requests = append(out.Requests, status.Request{
-			Kind: string(it.Kind), Name: it.Name, Request: it.Request, From: it.From, File: it.File, Rule: it.Rule, Outcome: string(it.Outcome), Reason: it.Reason, Audit: it.Audit, Notes: it.Notes,
-			Asked: it.Asked,
+			Kind: string(it.Kind), Name: it.Name, Request: it.Request, From: it.From, File: it.File, Rule: it.Rule,
+			Outcome: string(it.Outcome), Reason: it.Reason, Audit: it.Audit, Notes: it.Notes, Asked: it.Asked,
 		})
 	}
 	if plan != nil {
@@ -186,7 +194,8 @@ func (p *Plugin) containerRecord(pod *api.PodSandbox, c *api.Container, items []
 func describeEdits(s *edit.Set) []status.Edit {
 	out := make([]status.Edit, 0, len(s.Devices)+len(s.Mounts)+len(s.Env)+len(s.Hooks)+len(s.NetDevices)+len(s.GIDs)+1)
 	add := func(o edit.Origin, kind, name, text string) {
-		out = append(out, status.Edit{Kind: kind, Name: name, What: kind + " " + text, Request: o.Request, File: o.File, Field: o.Field, Rule: o.Rule})
+		out = append(out, status.Edit{Kind: kind, Name: name, What: kind + " " + text,
+			Request: o.Request, File: o.File, Field: o.Field, Rule: o.Rule})
 	}
 	for _, d := range s.Devices {
 		add(d.Origin, "device", d.Path, d.Path)

@@ -43,7 +43,7 @@ func TestRequestsAreCountedByTheirKind(t *testing.T) {
 		engine.KindCDI: "cdi", engine.KindNetwork: "network", engine.KindResource: "resource",
 		engine.KindHook: "hook", engine.KindDeviceInjector: "device-injector",
 	} {
-		h.p.countItems([]engine.Item{{Kind: kind, Request: `CDI device "vendor.com/net=a"`, Outcome: engine.Unmanaged}})
+		h.p.outcomes.countItems([]engine.Item{{Kind: kind, Request: `CDI device "vendor.com/net=a"`, Outcome: engine.Unmanaged}})
 		if got := exposedValue(t, h.p, "jackfield_requests_total", "unmanaged", string(want)); got != 1 || string(want) != string(kind) {
 			t.Errorf("%s is counted %v times as %s, want once", kind, got, want)
 		}
@@ -54,7 +54,7 @@ func TestRequestsAreCountedByTheirKind(t *testing.T) {
 // labels' names.
 func exposedValue(t *testing.T, p *Plugin, name string, labels ...string) float64 {
 	t.Helper()
-	families, err := telemetry.NewGatherer(p.counters, p.takeSample).Gather()
+	families, err := telemetry.NewGatherer(p.counters, p.endpoints.takeSample).Gather()
 	check(t, err)
 	for _, f := range families {
 		for _, m := range f.GetMetric() {

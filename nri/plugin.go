@@ -7,83 +7,48 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/containerd/errdefs"
 	"github.com/containerd/nri/pkg/api"
-	"github.com/containerd/nri/pkg/stub"
 	"github.com/sirupsen/logrus"
 
 	"github.com/jackfield/jackfield/internal/base/deadline"
 	"github.com/jackfield/jackfield/internal/config"
-	"github.com/jackfield/jackfield/internal/deliver/nri/capability"
 	"github.com/jackfield/jackfield/internal/engine"
 	"github.com/jackfield/jackfield/internal/host/dircheck"
-	"github.com/jackfield/jackfield/internal/host/filewatch"
-	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/internal/report/telemetry"
 )
 
-// Options configure a Plugin. The zero value is a plugin on this host with the default
-// configuration.
-type Options struct {
-	Host        hostfs.Root
-	Config      *config.Config // nil stands for config.Default
-	ConfigGiven bool           // the configuration is given by name: the runtime's does not replace it
-	Socket      string         // NRI socket; "" stands for NRI's default
-	Index       string         // two digits: the plugin's place in the order
-	Name        string
-	// Inherited says that the runtime started the plugin and the connection is an inherited
-	// descriptor: there is no reconnecting.
-	Inherited bool
-	// SpecDirs, when not nil, replace the configuration's.
-	SpecDirs []string
-	// ConfigFile, when not empty, is read again whenever it changes, below ConfigHost.
-	ConfigFile string
-	// ConfigName is the name of the configuration in messages; "" stands for its file.
-	ConfigName string
-	ConfigHost hostfs.Root
-	// ConfigCopy, when not empty, is where each configuration file that comes into force is
-	// copied to.
-	ConfigCopy string
-	// ConfigFault, when not nil, is why ConfigFile cannot be used: Config is from ConfigCopy.
-	ConfigFault error
-}
-
-// Plugin is the NRI plugin. The runtime calls its handlers.
+// Plugin is the NRI plugin. Its handlers, which the runtime calls, combine the parts. No part knows the plugin.
 type Plugin struct {
-	opts     Options
-	log      *logrus.Entry
-	counters *telemetry.Counters
-	started  time.Time
-	workers  *deadline.Pool // for work that can hang
-	background
-
-	runtime    runtimeLink    // the connection to the runtime
-	config     configuration  // what is in force
-	containers containerState // what is known of containers
-	state      stateDir       // the state directory on the host
-	ports      vswitchPorts   // of living pods, on the vswitches
-	servers    *servers       // metrics, health and status
-	refusals   refusalThrottle
+	*daemon
+	opts       Options
+	calls      *runtimeCalls
+	runtime    *runtimeLink
+	config     *configuration
+	containers *containerTable
+	ledger     *engine.Ledger
+	records    *statusRecords
+	state      *stateDir
+	hotplug    *hotplug
+	restored   *restoredContainers
+	missed     *missedContainers
+	removed    *removedSandboxes
+	ports      *vswitchPorts
+	hookDirs   *hookDirs
+	audit      *auditLog
+	outcomes   *outcomes
+	creator    *creator
+	validator  *validator
+	endpoints  *endpoints
+	servers    *httpServers
 }
-
-// containerState is what the plugin knows of the node's containers.
-type containerState struct {
-	*containerTable
-	ledger          engine.Ledger // what pods have, for the limits of pods
-	hotplug         *hotplug      // networks of running containers
-	wakeMissedCheck func()        // has checkMissed called
-	wakeRestore     func()        // has restoreRecorded called
-	removed         removedSandboxes
-}
-
-// maxWorkers bounds the goroutines that unresponsive file systems can block.
-const maxWorkers = 64
 
 // New returns a plugin that is ready to run: configuration compiled, CDI files loaded, state directory opened.
-// New does not wait for any other directory that is unresponsive: the plugin uses the directory when it responds.
+// New does not wait for any other directory that is unresponsive: the plugin uses the directory when it
+// responds.
 func New(opts Options, log *logrus.Logger) (*Plugin, error) {
 	if opts.Config == nil {
 		opts.Config = config.Default()
@@ -92,168 +57,119 @@ func New(opts Options, log *logrus.Logger) (*Plugin, error) {
 	if err := errors.Join(api.CheckPluginIndex(opts.Index), api.CheckPluginName(opts.Name)); err != nil {
 		return nil, fmt.Errorf("make plugin %q: %w: %w", opts.Index+"-"+opts.Name, err, errdefs.ErrInvalidArgument)
 	}
-	p := &Plugin{opts: opts, log: logrus.NewEntry(log), counters: telemetry.NewCounters(), started: time.Now(), workers: deadline.NewPool(maxWorkers)}
-	p.closing, p.end = context.WithCancel(context.Background())
-	p.runtime.capabilities.Store(&capability.Capabilities{})
-	p.runtime.timeout.Store(int64(stub.DefaultRequestTimeout))
-	p.servers = &servers{p: p, scrapes: deadline.NewPool(maxScrapeWorkers)}
-	p.ports.p = p
-	p.state.wakePostponed = p.runWhenWoken(0, p.runPostponed)
-	p.containers.containerTable = newContainerTable(p.runWhenWoken(0, p.writeRecords))
-	p.containers.hotplug = newHotplug(p)
-	p.containers.wakeMissedCheck = p.runWhenWoken(missedCheckInterval, p.checkMissed)
-	p.containers.wakeRestore = p.runWhenWoken(restoreInterval, p.restoreRecorded)
-	p.containers.removed.wakeSweep = p.runWhenWoken(sweepInterval, p.sweepRemoved)
-	p.config.dirs = dircheck.New(opts.Host, p.reportDirectory)
-	if !p.awaitsConfig() {
-		if err := p.applyFirstConfig(); err != nil {
+	p := newPlugin(opts, newDaemon(opts.Host, log))
+	// The runtime can hand over another configuration. Until then nothing is created in a state directory.
+	if !opts.Inherited || opts.ConfigGiven {
+		if err := p.config.start(); err != nil {
 			return nil, errors.Join(err, p.Close())
 		}
 	}
 	return p, nil
 }
 
-// awaitsConfig reports whether the runtime may hand over the configuration. Until then none is
-// in force, and nothing is created in a state directory.
-func (p *Plugin) awaitsConfig() bool { return p.opts.Inherited && !p.opts.ConfigGiven }
+// newPlugin creates the parts and connects them. A part knows only the parts created before it.
+func newPlugin(opts Options, d *daemon) *Plugin {
+	p := &Plugin{daemon: d, opts: opts, ledger: &engine.Ledger{}}
+	var inForce atomic.Pointer[core]
+	current := inForce.Load
 
-// applyFirstConfig puts the first configuration into force, and has a changed file replace it.
-func (p *Plugin) applyFirstConfig() error {
-	if err := p.applyConfig(p.opts.Config); err != nil {
-		return err
-	}
-	if p.opts.ConfigFault != nil {
-		p.rejectConfig(p.opts.ConfigFault)
-	} else if p.opts.ConfigFile != "" && p.opts.Config.File() == p.opts.ConfigFile {
-		p.copyConfig(p.opts.Config)
-	}
-	if p.opts.ConfigFile != "" {
-		p.config.watch = filewatch.Start(p.opts.ConfigHost, p.opts.ConfigFile, p.reloadConfig)
-	}
-	return nil
+	// The state of containers.
+	recordsChanged, hotplugWake := newWakeup(), newWakeup()
+	p.containers = newContainerTable(p.ledger, recordsChanged.send, hotplugWake.send)
+	p.records = newStatusRecords(d, p.containers, recordsChanged)
+	p.state = newStateDir(d, p.records)
+
+	// The connection and the configuration.
+	dirs := dircheck.New(opts.Host, func(dir dircheck.Directory, was time.Duration) {
+		reportDirectory(d.log, dir, was, p.hotplug.markAllDirty)
+	})
+	tracker := &callTracker{}
+	p.runtime = newRuntimeLink(d, opts, tracker)
+	p.calls = newRuntimeCalls(d, tracker, p.runtime.requestTimeout, dirs.Faults)
+	p.config = newConfiguration(d, opts, &inForce, p.ledger, dirs, p.state, p.followConfig)
+
+	// Reports.
+	p.audit = &auditLog{daemon: d}
+	generation := func() uint64 { return p.config.describe().Generation }
+	p.outcomes = &outcomes{daemon: d, audit: p.audit, generation: generation}
+	p.hookDirs = &hookDirs{daemon: d, current: current}
+
+	// Background work.
+	p.hotplug = newHotplug(d, current, p.state, p.containers, dirs.Check, hotplugWake)
+	p.ports = newVswitchPorts(d, p.containers.liveSandboxes)
+	p.removed = newRemovedSandboxes(d, current, p.containers.liveSandboxes)
+	p.restored = newRestoredContainers(d, current, p.state, p.containers)
+	p.missed = newMissedContainers(d, current, p.runtime, p.containers, p.outcomes)
+
+	// The work of the larger handlers.
+	p.creator = &creator{daemon: d, calls: p.calls, runtime: p.runtime, config: p.config, containers: p.containers,
+		ledger: p.ledger, state: p.state, hotplug: p.hotplug, restored: p.restored, outcomes: p.outcomes}
+	p.validator = &validator{daemon: d, current: current, runtime: p.runtime, containers: p.containers,
+		outcomes: p.outcomes, own: opts.Index + "-" + opts.Name}
+
+	// HTTP.
+	p.endpoints = &endpoints{counters: d.counters, calls: p.calls, runtime: p.runtime, config: p.config,
+		containers: p.containers, state: p.state, ports: p.ports, hookDirs: p.hookDirs, audit: p.audit,
+		started: time.Now(), scrapes: deadline.NewPool(maxScrapeWorkers)}
+	p.servers = &httpServers{daemon: d, endpoints: p.endpoints}
+	return p
 }
 
-// Close frees the plugin's resources. No handler may be running. What hangs on a file system ends
-// with the process.
+// followConfig passes a new configuration to the parts that keep something open for it.
+func (p *Plugin) followConfig(c *core) {
+	p.hotplug.followConfig(c.cfg)
+	p.ports.followConfig(c.cfg)
+	p.hookDirs.followConfig(c)
+	p.audit.followConfig(c.cfg)
+	p.servers.followConfig(c.cfg)
+}
+
+// reportDirectory logs that a configured directory became unresponsive, or responds again, and then calls
+// recovered, because changes in the directory were not noticed.
+func reportDirectory(log *logrus.Entry, d dircheck.Directory, was time.Duration, recovered func()) {
+	log = log.WithField("directory", d.Path).WithField("use", d.Use)
+	if !d.Since.IsZero() {
+		log.Error("a directory is unresponsive: containers that need it are refused until it answers; " +
+			"check the file system mounted there")
+		return
+	}
+	log.WithField("after", was.Round(time.Millisecond).String()).Info("the directory answers again")
+	recovered()
+}
+
+// Run serves the runtime until ctx ends. When the connection is lost the plugin connects again as soon as the
+// runtime listens. A plugin that the runtime started ends with its connection.
+func (p *Plugin) Run(ctx context.Context) error {
+	defer func() { p.log.WithFields(p.counters.Totals()).Info("ended") }()
+	return p.runtime.run(ctx, p)
+}
+
+// Close frees the plugin's resources. No handler may be running. Calls that hang on a file system end with the
+// process.
 func (p *Plugin) Close() error {
 	p.config.watch.Close()
 	p.end()
 	p.config.dirs.Close()
 	err := errors.Join(
 		closeWithin(func() error { p.tasks.Wait(); return nil }),
-		closeWithin(func() error { p.writeRecords(); return nil }),
-		closeWithin(func() error { return errors.Join(p.config.closeEngines(), p.state.closeStores()) }))
-	p.refusals.close()
-	p.servers.closeAll()
+		closeWithin(func() error { p.records.write(); return nil }),
+		closeWithin(func() error { return errors.Join(p.config.close(), p.state.close()) }))
+	p.outcomes.refusals.close()
+	p.servers.close()
+	p.audit.close()
 	return err
+}
+
+// Reopen makes the plugin reopen the audit file before the next line: for SIGHUP, after a log was rotated. The
+// plugin notices a renamed file by itself.
+func (p *Plugin) Reopen() {
+	if file := p.audit.file.Load(); file != nil {
+		file.stale.Store(true)
+	}
 }
 
 // Counters returns the plugin's counters.
 func (p *Plugin) Counters() *telemetry.Counters { return p.counters }
 
-// background are the goroutines that work until the plugin closes.
-type background struct {
-	closing context.Context
-	end     context.CancelFunc // has them end
-	tasks   sync.WaitGroup
-}
-
-// runWhenWoken has work called in a goroutine of its own: after each call of wakeUp, and after each
-// interval; 0 stands for none.
-func (b *background) runWhenWoken(interval time.Duration, work func()) (wakeUp func()) {
-	wake := make(chan struct{}, 1)
-	b.tasks.Go(func() {
-		var tick <-chan time.Time
-		if interval > 0 {
-			ticker := time.NewTicker(interval)
-			defer ticker.Stop()
-			tick = ticker.C
-		}
-		for {
-			select {
-			case <-b.closing.Done():
-				return
-			case <-wake:
-			case <-tick:
-			}
-			work()
-		}
-	})
-	return func() {
-		select {
-		case wake <- struct{}{}:
-		default:
-		}
-	}
-}
-
-// closeTimeout is how long the end of the process waits for a file system.
-const closeTimeout = 2 * time.Second
-
-// closeWithin runs f and waits for it. What hangs ends with the process.
-func closeWithin(f func() error) error {
-	err := deadline.Within(closeTimeout, f)
-	if errors.Is(err, deadline.ErrTimeout) {
-		return nil
-	}
-	return err
-}
-
-// startupTimeout is how long each step of applying a configuration waits for a directory that can
-// hang. A runtime that starts the plugin expects it to register within five seconds.
-const startupTimeout = 500 * time.Millisecond
-
-// waitAtStart runs f, and waits for it as long as the start may.
-func waitAtStart(f func()) {
-	_ = deadline.Within(startupTimeout, func() error { f(); return nil })
-}
-
-const (
-	// firstRetry and lastRetry are the shortest and the longest wait before a retry.
-	firstRetry, lastRetry = time.Second, time.Minute
-)
-
-// retryState is of work that is repeated until it succeeds, with growing waits in between. The zero
-// value is ready.
-type retryState struct {
-	wait  time.Duration
-	fault string // of the last attempt; "" after a success
-}
-
-// recordFailure returns the wait before the next attempt, and whether the failure is to be logged:
-// it is not the last one again.
-func (r *retryState) recordFailure(err error) (wait time.Duration, isNew bool) {
-	isNew = r.fault != err.Error()
-	*r = retryState{min(max(2*r.wait, firstRetry), lastRetry), err.Error()}
-	return r.wait, isNew
-}
-
-// recordSuccess reports whether the last attempt failed.
-func (r *retryState) recordSuccess() (failedBefore bool) {
-	failedBefore = r.fault != ""
-	*r = retryState{}
-	return failedBefore
-}
-
-// repeat calls work until ctx ends, each time after the wait that work returns, or after a growing one
-// where it fails. It counts failures and logs each new one with the text failing. Work calls succeeded
-// as soon as it has succeeded, which is logged with the text recovered after a failure.
-func (p *Plugin) repeat(ctx context.Context, failing, recovered string, work func(succeeded func()) (wait time.Duration, err error)) {
-	var attempts retryState
-	for ctx.Err() == nil {
-		wait, err := work(func() {
-			if attempts.recordSuccess() {
-				p.log.Info(recovered)
-			}
-		})
-		if err != nil && ctx.Err() == nil {
-			var isNew bool
-			wait, isNew = attempts.recordFailure(err)
-			p.counters.StagingFailed.Add(1)
-			if isNew {
-				p.log.WithError(err).WithField("retry", wait.String()).Warn(failing)
-			}
-		}
-		deadline.Sleep(ctx, wait)
-	}
-}
+// ConfigStatus describes the configuration in force, and why a newer one is not.
+func (p *Plugin) ConfigStatus() ConfigStatus { return p.config.describe() }

@@ -92,15 +92,16 @@ func (t *refusalThrottle) close() {
 }
 
 // logRefusal writes a refusal to the log and the audit file, throttled.
-func (p *Plugin) logRefusal(pod *api.PodSandbox, c *api.Container, err error, message string, record status.Container) {
+func (o *outcomes) logRefusal(pod *api.PodSandbox, c *api.Container, err error, message string,
+	record status.Container) {
 	key := refusalKey{pod.GetNamespace(), pod.GetName(), containerName(c), diag.ErrorText(err)}
-	log := p.containerLog(pod, c).WithError(err)
-	p.refusals.reportThrottled(key, func(repeats int) {
+	log := o.containerLog(pod, c).WithError(err)
+	o.refusals.reportThrottled(key, func(repeats int) {
 		if repeats > 0 {
 			log = log.WithField("repeats", repeats)
 			record.Since = time.Now().UTC()
 		}
 		log.Error(message)
-		p.writeAudit(eventRefused, err, record, repeats)
+		o.audit.write(eventRefused, err, record, repeats)
 	})
 }

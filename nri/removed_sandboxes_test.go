@@ -50,14 +50,14 @@ func TestSweepOfRemovedSandboxes(t *testing.T) {
 	}
 	want := func(what string, ids ...string) {
 		t.Helper()
-		p.sweepRemoved()
+		p.removed.sweep()
 		if got := recordedSandboxes(t, p); !slices.Equal(got, ids) {
 			t.Errorf("%s: records of %q, want %q", what, got, ids)
 		}
 	}
 	want("before Synchronize", "lives", "missed", "removed")
 	check(t, p.RunPodSandbox(t.Context(), &api.PodSandbox{Id: "lives"}))
-	p.containers.removed.add("lives")
+	p.removed.add("lives")
 	check(t, p.RemovePodSandbox(t.Context(), &api.PodSandbox{Id: "removed"}))
 	want("after the removal of a sandbox", "lives", "missed")
 	_, err := p.Synchronize(t.Context(), []*api.PodSandbox{{Id: "lives"}}, nil)

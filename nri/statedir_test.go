@@ -58,7 +58,7 @@ func TestContainerThatEndsWhileWorkersHangLeavesNothing(t *testing.T) {
 	h.create()
 	unresponsive := make(chan struct{})
 	defer close(unresponsive)
-	for h.p.workers.Go(func() { <-unresponsive }) {
+	for h.p.calls.workers.Go(func() { <-unresponsive }) {
 	}
 	check(t, h.p.RemoveContainer(context.Background(), h.pod, h.c))
 	if !testkit.Until(func() bool {
@@ -71,12 +71,12 @@ func TestContainerThatEndsWhileWorkersHangLeavesNothing(t *testing.T) {
 
 // forgetContainers makes the plugin one that has just started: an earlier process wrote the records.
 func (h *reloadHost) forgetContainers() {
-	t := h.p.containers.containerTable
-	records := t.currentRecords()
+	t := h.p.containers
+	records := t.allRecords()
 	t.mu.Lock()
 	t.containers, t.sandboxes, t.recorded = map[string]*container{}, map[string]sandbox{}, records
 	t.mu.Unlock()
-	h.p.readRecords(h.p.config.core.Load().cfg.StateDir)
+	h.p.records.read(h.p.config.core.Load().cfg.StateDir)
 }
 
 // The records of an earlier process stay until the runtime has reported what lives. Then those of ended containers
@@ -87,10 +87,10 @@ func TestRecordsAreKeptUntilSynchronize(t *testing.T) {
 	h.writeInfo("net1", "client", "/run/vsw/1/s")
 	h.create()
 	_ = h.p.StartContainer(t.Context(), h.pod, h.c)
-	h.p.writeRecords()
+	h.p.records.write()
 	h.forgetContainers()
 	file := filepath.Join(h.root, "run/jackfield/status", h.c.Id)
-	h.p.writeRecords()
+	h.p.records.write()
 	if _, err := os.Stat(file); err != nil {
 		t.Errorf("the record is removed before the runtime has reported what lives: %v", err)
 	}
@@ -101,7 +101,7 @@ func TestRecordsAreKeptUntilSynchronize(t *testing.T) {
 	}
 	_, err = h.p.Synchronize(t.Context(), []*api.PodSandbox{h.pod}, nil)
 	check(t, err)
-	h.p.writeRecords()
+	h.p.records.write()
 	if _, err := os.Stat(file); !os.IsNotExist(err) {
 		t.Errorf("the record of an ended container: %v", err)
 	}

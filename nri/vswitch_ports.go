@@ -17,35 +17,39 @@ import (
 	"github.com/jackfield/jackfield/internal/port/vswitchdriver"
 )
 
-// vswitchPorts has the ports of living pods re-created that a vswitch has lost. The work is done
-// in goroutines of its own, so no handler waits for a vswitch. Without vswitches in the
-// configuration there are none.
+// vswitchPorts re-creates the ports of living pods that a vswitch has lost. A reconciler works in its own
+// goroutines, so no handler waits for a vswitch. Without vswitches in the configuration there is none.
 type vswitchPorts struct {
-	p *Plugin
+	*daemon
+	sandboxes func() (live map[string]bool, known bool)
 
 	mu         sync.Mutex
 	switches   []config.Vswitch
 	reconciler *reconcile.Reconciler // nil for none
-	end        context.CancelFunc    // of the reconciler
+	endWork    context.CancelFunc    // of the reconciler
 }
 
-// followConfig works on the vswitches of a configuration from now on.
+func newVswitchPorts(d *daemon, sandboxes func() (live map[string]bool, known bool)) *vswitchPorts {
+	return &vswitchPorts{daemon: d, sandboxes: sandboxes}
+}
+
+// followConfig replaces the reconciler if the configuration has other vswitches.
 func (v *vswitchPorts) followConfig(cfg *config.Config) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if reflect.DeepEqual(cfg.Vswitches, v.switches) || v.p.closing.Err() != nil {
+	if reflect.DeepEqual(cfg.Vswitches, v.switches) || v.closing.Err() != nil {
 		return
 	}
 	if v.reconciler != nil {
-		v.end() // a call of a switch that is under way ends by itself
+		v.endWork() // a call of a vswitch that is under way ends by itself
 		v.reconciler = nil
 	}
 	v.switches = cfg.Vswitches
 	drivers := make(map[string]vswitch.Watcher)
 	for _, s := range cfg.Vswitches {
-		driver, err := vswitchdriver.Open(v.p.opts.Host, s)
+		driver, err := vswitchdriver.Open(v.host, s)
 		if err != nil {
-			v.p.log.WithError(err).WithField("vswitch", s.Name).Error("ports of running pods are not re-created on this vswitch")
+			v.log.WithError(err).WithField("vswitch", s.Name).Error("ports of running pods are not re-created on this vswitch")
 			continue
 		}
 		drivers[s.Name] = driver
@@ -53,14 +57,14 @@ func (v *vswitchPorts) followConfig(cfg *config.Config) {
 	if len(drivers) == 0 {
 		return
 	}
-	r := reconcile.New(reconcile.Options{Switches: drivers, Host: v.p.opts.Host, StateDir: record.DefaultDir,
-		Sandboxes: v.p.containers.liveSandboxes, Report: v.p.reportPorts})
-	ctx, end := context.WithCancel(v.p.closing)
-	v.reconciler, v.end = r, end
-	v.p.tasks.Go(func() { r.Run(ctx) })
+	r := reconcile.New(reconcile.Options{Switches: drivers, Host: v.host, StateDir: record.DefaultDir,
+		Sandboxes: v.sandboxes, Report: v.reportEvent})
+	ctx, end := context.WithCancel(v.closing)
+	v.reconciler, v.endWork = r, end
+	v.tasks.Go(func() { r.Run(ctx) })
 }
 
-// sandboxesChanged has the ports checked. It does not wait.
+// sandboxesChanged triggers a check of the ports. It does not wait.
 func (v *vswitchPorts) sandboxesChanged() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -86,12 +90,12 @@ func (v *vswitchPorts) listStatus() []vswitch.Status {
 	return out
 }
 
-// maxLoggedPorts bounds the ports that one line names. A vswitch whose database is lost has lost all its ports.
+// maxLoggedPorts bounds the ports in one line. A vswitch whose database is lost has lost all its ports.
 const maxLoggedPorts = 5
 
-// reportPorts logs what was done about ports in one line, and each port at level debug.
-func (p *Plugin) reportPorts(e reconcile.Event) {
-	log := p.log.WithField("vswitch", e.Switch)
+// reportEvent logs the changes of ports in one line, and each port at level debug.
+func (v *vswitchPorts) reportEvent(e reconcile.Event) {
+	log := v.log.WithField("vswitch", e.Switch)
 	level, text := logrus.InfoLevel, ""
 	switch e.Action {
 	case reconcile.Recreated:
@@ -125,7 +129,8 @@ func (p *Plugin) reportPorts(e reconcile.Event) {
 		log = log.WithError(err)
 	}
 	if len(names) > 0 {
-		log = log.WithFields(logrus.Fields{"count": len(names), "ports": strings.Join(names[:min(len(names), maxLoggedPorts)], ", ")})
+		shown := strings.Join(names[:min(len(names), maxLoggedPorts)], ", ")
+		log = log.WithFields(logrus.Fields{"count": len(names), "ports": shown})
 	}
 	log.Log(level, text)
 }

@@ -23,12 +23,12 @@ func (h *reloadHost) portReconciler() *reconcile.Reconciler {
 // The reconciler follows the configuration. Without vswitches there is none.
 func TestVswitchesFollowConfiguration(t *testing.T) {
 	h := newReloadHost(t, granting, false)
-	if h.portReconciler() != nil || h.p.nodeStatus().Vswitches != nil {
+	if h.portReconciler() != nil || h.p.endpoints.nodeStatus().Vswitches != nil {
 		t.Error("a reconciler runs without a vswitch")
 	}
 	h.replaceConfigFile(granting + "vswitches: [{name: ovs0, type: ovs, endpoint: /run/none/db.sock, bridges: [br0]}]\n")
 	h.waitForStatus("a vswitch that does not answer", func(ConfigStatus) bool {
-		found := h.p.nodeStatus().Vswitches
+		found := h.p.endpoints.nodeStatus().Vswitches
 		return len(found) == 1 && found[0].Checked && !found[0].Answering && found[0].Error != "" && found[0].Errors > 0
 	})
 	h.waitForStatus("the failure in the log", func(ConfigStatus) bool {
@@ -41,7 +41,7 @@ func TestVswitchesFollowConfiguration(t *testing.T) {
 		t.Error("a change of a rule restarts the reconciler")
 	}
 	h.replaceConfigFile(granting)
-	h.waitForStatus("no vswitch", func(s ConfigStatus) bool { return h.p.nodeStatus().Vswitches == nil })
+	h.waitForStatus("no vswitch", func(s ConfigStatus) bool { return h.p.endpoints.nodeStatus().Vswitches == nil })
 	if h.portReconciler() != nil {
 		t.Error("the reconciler still runs without a vswitch")
 	}
@@ -59,8 +59,8 @@ func TestManyPortsAreOneLine(t *testing.T) {
 		log := logrus.New()
 		log.SetOutput(&out)
 		log.SetLevel(level)
-		p := &Plugin{log: logrus.NewEntry(log)}
-		p.reportPorts(reconcile.Event{Switch: "ovs0", Action: reconcile.Failed, Changes: changes})
+		v := &vswitchPorts{daemon: &daemon{log: logrus.NewEntry(log)}}
+		v.reportEvent(reconcile.Event{Switch: "ovs0", Action: reconcile.Failed, Changes: changes})
 		if got := strings.Count(out.String(), "\n"); got != want {
 			t.Errorf("%d lines at level %s, want %d", got, level, want)
 		}

@@ -16,9 +16,9 @@ func TestIntervalsAreThoseOfTheCode(t *testing.T) {
 	}
 	for _, c := range []struct{ row, file, constant string }{
 		{"| this file | every 0.5 s |", "internal/host/filewatch/filewatch.go", "pollInterval = 500 * time.Millisecond"},
-		{"| hooks.d directories | at each container, and every 2 s for the log |", "nri/configuration.go", "hooksCheckInterval = 2 * time.Second"},
+		{"| hooks.d directories | at each container, and every 2 s for the log |", "nri/hook_dirs.go", "hooksCheckInterval = 2 * time.Second"},
 		{"and at least every 45 s |", "internal/port/reconcile/reconciler.go", "passInterval = 45 * time.Second"},
-		{"| containers that the plugin missed | every minute,", "nri/missed.go", "missedCheckInterval = time.Minute"},
+		{"| containers that the plugin missed | every minute,", "nri/missed_containers.go", "missedCheckInterval = time.Minute"},
 		{"when the runtime removes a sandbox, and every minute |", "nri/removed_sandboxes.go", "sweepInterval = time.Minute"},
 		{"| whether a directory responds | every 5 s |", "internal/host/dircheck/checker.go", "checkInterval = 5 * time.Second"},
 	} {

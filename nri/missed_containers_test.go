@@ -23,7 +23,7 @@ func TestUnmanagedContainerIsNotMissedByLaterRule(t *testing.T) {
 	if n := len(h.p.containers.listStarted()); n != 0 {
 		t.Errorf("the status has %d containers that were given something, want none", n)
 	}
-	h.p.writeRecords()
+	h.p.records.write()
 	h.replaceConfigFile(fmt.Sprintf(runningConfig, runningRule))
 	h.waitForStatus("a rule", hasGeneration(2))
 	h.forgetContainers()
@@ -51,7 +51,7 @@ func TestContainerThatWouldBeRefusedIsNotEvicted(t *testing.T) {
 	missed := h.p.containers.list(func(*container) bool { return true })
 	evict := func() string {
 		from := len(h.log.String())
-		h.p.evictAll(missed)
+		h.p.missed.evictAll(missed)
 		return h.log.String()[from:]
 	}
 	const tried = "could not be evicted" // there is no runtime

@@ -31,7 +31,7 @@ func TestPreinstalledPluginIsReadyWithoutSynchronize(t *testing.T) {
 		h := newRunningHost(t, fmt.Sprintf(runningConfig, runningRule))
 		h.configureAsPreinstalled(version)
 		r := httptest.NewRecorder()
-		h.p.serveReady(r, nil)
+		h.p.endpoints.serveReady(r, nil)
 		if r.Code != want {
 			t.Errorf("containerd %s: readyz answers %d, want %d", version, r.Code, want)
 		}
@@ -57,20 +57,20 @@ func TestOnlySandboxesWithoutProcessAreSwept(t *testing.T) {
 			}
 		}
 	}
-	h.p.writeRecords()
+	h.p.records.write()
 	for pid, file := range map[string][2]string{"10": {"cmdline", "shim\x00-id\x00" + ids["shim"]}, "11": {"cgroup", "0::/k/cri-" + strings.Repeat("c", 63) + "2.scope"}} {
 		check(t, os.MkdirAll(filepath.Join(h.root, "proc", pid), 0o755))
 		check(t, os.WriteFile(filepath.Join(h.root, "proc", pid, file[0]), []byte(file[1]), 0o644))
 	}
 	h.forgetContainers()
-	h.p.containers.restoreRecords()
+	h.p.containers.restoreRecorded()
 	staged := func(id string) bool {
 		_, err := os.Stat(filepath.Join(h.root, "run/jackfield/containers", strings.Repeat("c", 63)+id[:1]))
 		return err == nil
 	}
 	if !testkit.Until(func() bool {
 		age()
-		h.p.containers.wakeRestore()
+		h.p.restored.wake.send()
 		return !staged(ids["gone"]) && len(h.p.containers.listStarted()) == 3
 	}) {
 		t.Errorf("the gone sandbox is staged: %v; the status has %d containers, want 3", staged(ids["gone"]), len(h.p.containers.listStarted()))

@@ -36,6 +36,22 @@ func podWithSocket(t *testing.T, h *reloadHost) (*api.PodSandbox, *api.Container
 	return pod, &api.Container{Id: strings.Repeat("b", 64), PodSandboxId: pod.Id, Labels: map[string]string{containerNameLabel: "c"}}
 }
 
+// prepare runs the steps of CreateContainer that a worker does.
+func (h *reloadHost) prepare(ctx context.Context, pod *api.PodSandbox, c *api.Container) (*creation, error) {
+	n := &creation{pod: pod, c: c}
+	err := h.p.creator.resolve(ctx, n)
+	if err == nil {
+		err = h.p.creator.adjust(n)
+	}
+	if err == nil {
+		err = h.p.creator.stage(ctx, n)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return n, nil
+}
+
 // Work that ends after the runtime has an error removes what it created, on its own worker: all
 // other workers may be busy.
 func TestWorkAfterTimeoutIsUndone(t *testing.T) {
@@ -44,13 +60,13 @@ func TestWorkAfterTimeoutIsUndone(t *testing.T) {
 	free := make(chan struct{})
 	defer close(free)
 	for range maxWorkers {
-		if !h.p.workers.Go(func() { <-free }) {
+		if !h.p.calls.workers.Go(func() { <-free }) {
 			t.Fatal("a worker is still busy")
 		}
 	}
-	made, err := h.p.prepareCreation(context.Background(), pod, c)
+	made, err := h.prepare(context.Background(), pod, c)
 	check(t, err)
-	h.p.undoCreation(made)
+	h.p.creator.undo(made)
 	left, err := h.p.state.store.Load().Containers()
 	if err != nil || len(left) > 0 {
 		t.Errorf("left in the state directory: %q, %v", left, err)
@@ -62,13 +78,13 @@ func TestWorkAfterTimeoutIsUndone(t *testing.T) {
 	// Work that has no time left creates nothing.
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
-	if made, err = h.p.prepareCreation(ended, pod, c); made != nil || !errors.Is(err, context.Canceled) {
+	if made, err = h.prepare(ended, pod, c); made != nil || !errors.Is(err, context.Canceled) {
 		t.Errorf("late work: %v, %v", made, err)
 	}
 	if left, err = h.p.state.store.Load().Containers(); err != nil || len(left) > 0 {
 		t.Errorf("left in the state directory: %q, %v", left, err)
 	}
-	if made, err = h.p.prepareCreation(context.Background(), pod, c); err != nil || made.adjust == nil {
+	if made, err = h.prepare(context.Background(), pod, c); err != nil || made.adjustment == nil {
 		t.Fatalf("work before the deadline: %v, %v", made, err)
 	}
 	if left, err = h.p.state.store.Load().Containers(); err != nil || len(left) != 1 {
@@ -81,19 +97,21 @@ func TestLateCreationIsRefusedAndUndone(t *testing.T) {
 	h := newReloadHost(t, vswYAML, false)
 	pod, c := podWithSocket(t, h)
 	h.p.runtime.timeout.Store(int64(time.Second))
-	release, made := make(chan struct{}), make(chan *creation, 1)
-	_, err := runOrHandOver(context.Background(), h.p, telemetry.CreateContainer, nil, func(context.Context) (*creation, error) {
+	release, undone := make(chan struct{}), make(chan *creation, 1)
+	var made *creation
+	err := h.p.calls.runOrUndo(context.Background(), telemetry.CreateContainer, nil, func(context.Context) (err error) {
 		<-release
-		return h.p.prepareCreation(context.Background(), pod, c)
-	}, func(late *creation) {
-		h.p.undoCreation(late)
-		made <- late
+		made, err = h.prepare(context.Background(), pod, c)
+		return err
+	}, func() {
+		h.p.creator.undo(made)
+		undone <- made
 	})
 	if !isTimeout(err) || exposedValue(t, h.p, "jackfield_handler_timeouts_total", "CreateContainer") != 1 {
 		t.Errorf("found %v, want a timeout", err)
 	}
 	close(release)
-	if late := <-made; late == nil {
+	if late := <-undone; late == nil {
 		t.Error("the late creation is not undone")
 	}
 	left, err := h.p.state.store.Load().Containers()
@@ -121,7 +139,7 @@ func TestPodWithRequestIsRefusedWithoutWorkers(t *testing.T) {
 			h := newReloadHost(t, tc.yaml, false)
 			free := make(chan struct{})
 			defer close(free)
-			for h.p.workers.Go(func() { <-free }) {
+			for h.p.calls.workers.Go(func() { <-free }) {
 			}
 			pod := &api.PodSandbox{Id: strings.Repeat("a", 64), Namespace: "ns", Name: "p", Annotations: tc.annotations}
 			adjust, _, err := h.p.CreateContainer(context.Background(), pod, &api.Container{Id: strings.Repeat("b", 64), PodSandboxId: pod.Id, Name: "c"})
@@ -163,7 +181,7 @@ func TestValidationIsTimedAndRecovered(t *testing.T) {
 // timedCalls returns how many calls of a handler the metrics have.
 func timedCalls(t *testing.T, p *Plugin, h telemetry.Handler) uint64 {
 	t.Helper()
-	families, err := telemetry.NewGatherer(p.counters, p.takeSample).Gather()
+	families, err := telemetry.NewGatherer(p.counters, p.endpoints.takeSample).Gather()
 	check(t, err)
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
@@ -188,16 +206,18 @@ func TestLateCreationLeavesNothingOfRemovedPod(t *testing.T) {
 			check(t, h.p.RunPodSandbox(t.Context(), h.pod))
 			check(t, h.p.RemovePodSandbox(t.Context(), h.pod))
 			// The plugin sweeps the device-info of the removed sandbox. The late creation has read the files before.
-			if !testkit.Until(func() bool { return len(h.p.containers.removed.list()) == 0 }) {
+			if !testkit.Until(func() bool { return len(h.p.removed.list()) == 0 }) {
 				t.Fatal("the removed sandbox is not swept")
 			}
 			h.writeInfo("net1", "server", "/run/vsw/mine/s")
 			h.writeInfo("net2", "client", "/run/vsw/p1/s")
-			made, err := h.p.prepareCreation(t.Context(), h.pod, h.c)
+			made, err := h.prepare(t.Context(), h.pod, h.c)
 			if (err == nil) != succeeds {
 				t.Fatal(err)
 			}
-			h.p.undoCreation(made)
+			if succeeds {
+				h.p.creator.undo(made)
+			}
 			for _, left := range []string{"jackfield/containers/*", "jackfield/sandboxes/*", "jackfield/claims/%2Frun%2Fvsw%2Fmine", "jackfield/claims/=*", "vsw/mine"} {
 				if found, err := filepath.Glob(filepath.Join(h.root, "run", left)); err != nil || len(found) > 0 {
 					t.Errorf("left: %q, %v", found, err)
