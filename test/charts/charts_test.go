@@ -307,7 +307,7 @@ func TestMountsFollowConfiguration(t *testing.T) {
 func TestDefaultMountsMatchDefaultConfiguration(t *testing.T) {
 	c := config.Default()
 	want := append([]string{c.StateDir, c.DeviceInfo.CNIDir, c.DeviceInfo.DPDir, c.Multus.CacheDir, filepath.Dir(c.Kubelet.PodResourcesSocket), c.Kubelet.PluginsDir,
-		"/etc/jackfield", "/var/run/nri", "/sys", "/dev"}, c.CDI.SpecDirs...)
+		"/etc/jackfield", "/var/run/nri", "/var/run/userns", "/sys", "/dev"}, c.CDI.SpecDirs...)
 	slices.Sort(want)
 	var got []string
 	for _, m := range mounts(t, renderHelm(t, "{}")) {
