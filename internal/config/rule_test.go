@@ -53,18 +53,18 @@ func TestRuleWithAllKeysIsRead(t *testing.T) {
 
 func TestFaultyRulesAreRefused(t *testing.T) {
 	for old, tc := range map[string]struct{ with, want string }{
-		"cdi: 1":                 {"cdi: 0", "policy.rules[0].limits.container.cdi: found 0, which YAML reads as a number: must be a whole number from 1"},
+		"cdi: 1":                 {"cdi: 0", "policy.rules[0].limits.container.cdi: invalid value 0, which YAML reads as a number: must be a whole number from 1"},
 		"devices: 2":             {"devices: -2", "must be a whole number from 1"},
 		"sockets: 3":             {"sockets: 3.5", "must be a whole number from 1"},
 		"sockets: 1048576":       {"sockets: 1048577", "must be a whole number from 1 to 1048576"},
 		"hooks: 5":               {`hooks: "5"`, "must be a whole number from 1"},
 		"hooks: 5}":              {"hooks: 5, ports: 1}", `policy.rules[0].limits.container: found "ports"`},
-		"ports: 6":               {"ports: 0", "policy.rules[0].limits.pod.ports: found 0"},
+		"ports: 6":               {"ports: 0", "policy.rules[0].limits.pod.ports: invalid value 0"},
 		"mounts: 4":              {"mount: 4", "did you mean mounts?"},
 		"{source: /opt}":         {"{destination: /opt}", "policy.rules[0].allow.mounts[1].source: found nothing: a mount has a source"},
 		"readOnly: true":         {"readonly: true", "did you mean readOnly?"},
-		"[{source: /etc/**}]":    {"[/etc/**]", "policy.rules[0].deny.mounts[0]: found \"/etc/**\": must be an object"},
-		"mode: audit":            {"mode: off", "policy.rules[0].mode: found"},
+		"[{source: /etc/**}]":    {"[/etc/**]", "policy.rules[0].deny.mounts[0]: invalid value \"/etc/**\": must be an object"},
+		"mode: audit":            {"mode: off", "policy.rules[0].mode: invalid value"},
 		"images: [\"r/*\"]":      {"images: [\"\"]", "must be a string that is not empty"},
 		"except: [10-x]":         {"except: [x]", "must be the plugin's index and name"},
 		"{deviceInjector: true}": {"{deviceInjector: yes}", "must be true or false"},

@@ -277,7 +277,7 @@ func TestBrokenFileHarmsNoOther(t *testing.T) {
 		e.renameIntoPlace("/etc/cdi/good.json", specText("good", "x"))
 		e.renameIntoPlace("/etc/cdi/bad.json", `{"cdiVersion":"0.5.0","kind":"v.com/c","devices":[{"name":"y","containerEdits":{"mounts":[{"hostPath":"/a","containerPath":"b"}]}}]}`)
 		e.wantDevice("x", "good")
-		e.wantRefused("/etc/cdi/bad.json", `devices[0].containerEdits.mounts[0].containerPath: found "b": must be an absolute path`)
+		e.wantRefused("/etc/cdi/bad.json", `devices[0].containerEdits.mounts[0].containerPath: invalid value "b": must be an absolute path`)
 		_, err := e.r.Snapshot().Device("v.com/c=y")
 		var nf *cdi.NotFoundError
 		if !errors.As(err, &nf) || nf.Reason != cdi.Refused {

@@ -28,7 +28,7 @@ func TestUnusableDevicesHaveHelpfulMessages(t *testing.T) {
 	}
 	e.must(os.Chmod(e.top+"/run/cdi/junk1.json", 0o666))
 	const searched = "; searched: /etc/cdi, /run/cdi; refused files: "
-	const broken = `load CDI spec /etc/cdi/broken.json:1:98: devices[0].containerEdits.env[0]: found "A": must be NAME=VALUE; `
+	const broken = `load CDI spec /etc/cdi/broken.json:1:98: devices[0].containerEdits.env[0]: invalid value "A": must be NAME=VALUE; `
 	const junk = `load CDI spec /run/cdi/junk0.json:1:2: found the end of the text: a key in double quotation marks is required: the text is cut short; ` +
 		`load CDI spec /run/cdi/junk1.json: found file "/run/cdi/junk1.json", mode 0666: it must be writable by its owner alone: run ` + "`chmod go-w /run/cdi/junk1.json`"
 	s := e.r.Snapshot()

@@ -282,8 +282,8 @@ func marshal(t *testing.T, spec *specs.Spec) []byte {
 func TestMistakesHaveRemedies(t *testing.T) {
 	const spec = "cdiVersion: %s\nkind: v.com/c\ndevices: [{name: d, containerEdits: %s}]\n"
 	for edits, want := range map[string]string{
-		`{deviceNodes: [{path: /dev/x, major: "1"}]}`:               `found "1": must be a device number, 0 or more, without quotes`,
-		`{deviceNodes: [{path: /dev/x, major: one}]}`:               `found "one": must be a device number, 0 or more`,
+		`{deviceNodes: [{path: /dev/x, major: "1"}]}`:               `invalid value "1": must be a device number, 0 or more, without quotes`,
+		`{deviceNodes: [{path: /dev/x, major: one}]}`:               `invalid value "one": must be a device number, 0 or more`,
 		`{env: [{name: X, value: y}]}`:                              `found an object: must be a string NAME=VALUE, such as "FOO=bar"`,
 		`{deviceNodes: [{path: /dev/x, type: c, fileMode: 25008}]}`: "is octal 60660, with the type bits of b, but the type is c: must be permission bits",
 		`{deviceNodes: [{path: /dev/x, fileMode: 33206}]}`:          "is octal 100666, which is no mode of a device node: must be permission bits",
@@ -295,9 +295,9 @@ func TestMistakesHaveRemedies(t *testing.T) {
 	for version, want := range map[string]string{
 		"1.2.0":  `found "1.2.0": is newer than this version of Jackfield, which reads CDI up to 1.1.0: update Jackfield, or set an earlier`,
 		"v2.0.0": "is newer than this version of Jackfield",
-		"0.2.0":  `found "0.2.0": must be one of`,
-		"1.0.1":  `found "1.0.1": must be one of`,
-		"latest": `found "latest": must be one of`,
+		"0.2.0":  `invalid value "0.2.0": must be one of`,
+		"1.0.1":  `invalid value "1.0.1": must be one of`,
+		"latest": `invalid value "latest": must be one of`,
 	} {
 		if _, d := parseText(fmt.Appendf(nil, spec, version, "{env: [A=b]}")); len(d) != 1 || !strings.Contains(d[0].Error(), want) {
 			t.Errorf("%s: %v", version, d)

@@ -211,9 +211,9 @@ func TestValidateFileReportsEveryFault(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{
 		"found file \"/etc/cdi/a.json\", mode 0666: it must be writable by its owner alone: run `chmod go-w /etc/cdi/a.json`",
-		`2:39: devices[0].containerEdits.env[0]: found "A": must be NAME=VALUE`,
+		`2:39: devices[0].containerEdits.env[0]: invalid value "A": must be NAME=VALUE`,
 		`2:67: devices[0].containerEdits.deviceNodes[0].path: found "/dev/none": cannot be found on the host: no such file or directory, and the file sets neither type nor major: load the driver, or generate the file again if it is out of date`,
-		`2:89: devices[0].containerEdits.deviceNodes[1].path: found "dev/x": must be an absolute path`,
+		`2:89: devices[0].containerEdits.deviceNodes[1].path: invalid value "dev/x": must be an absolute path`,
 	}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -107,6 +107,6 @@ func CapabilityPath(stdin []byte) (path string, ok bool, err error) {
 	if n != nil {
 		found = excerpt(string(stdin[n.Start:n.End]))
 	}
-	return "", false, fmt.Errorf("read runtimeConfig.%s: found %s: must be the path of a file (%s): %w",
+	return "", false, fmt.Errorf("read runtimeConfig.%s: invalid value %s: must be the path of a file (%s): %w",
 		CapabilityKey, found, inSection("5.1"), errdefs.ErrInvalidArgument)
 }

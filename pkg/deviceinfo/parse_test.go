@@ -74,7 +74,7 @@ func TestDiagnosticNamesEverything(t *testing.T) {
 	if diff := cmp.Diff(want, d); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	const text = `/run/x.json:7:30: vdpa.pci-address: found "0000:02:01:6": must be a PCI address dddd:BB:DD.f such as 0000:02:01.6 (Device Information Specification 1.1.0, §3.1.4.4)`
+	const text = `/run/x.json:7:30: vdpa.pci-address: invalid value "0000:02:01:6": must be a PCI address dddd:BB:DD.f such as 0000:02:01.6 (Device Information Specification 1.1.0, §3.1.4.4)`
 	if d.Error() != text || err.Error() != text {
 		t.Errorf("got  %s\nwant %s", err, text)
 	}

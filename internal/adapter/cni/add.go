@@ -111,7 +111,7 @@ func (c *call) checkIPCount(args cniArgs) error {
 	case conventional > maxIPs:
 		return c.conf.Invalid("args.cni.ips", fmt.Sprintf("%d IP addresses", conventional), want)
 	case len(args.ips) > maxIPs:
-		return c.environment("CNI_ARGS", fmt.Sprintf("IP with %s; found %d", want, len(args.ips)))
+		return c.environment("CNI_ARGS", fmt.Sprintf("%d addresses in IP: must be %s", len(args.ips), want))
 	}
 	return nil
 }

@@ -418,7 +418,7 @@ func TestAddBoundsNumberOfAddresses(t *testing.T) {
 		"runtimeConfig": {"CNI_ARGS=", `, "runtimeConfig": {"ips": ` + quoted(maxIPs+1) + `}`, codeConfig, "runtimeConfig.ips: invalid value 65 IP addresses: must be 64 IP addresses at most"},
 		"args":          {"CNI_ARGS=", `, "args": {"cni": {"ips": ` + quoted(maxIPs+1) + `}}`, codeConfig, "args.cni.ips: invalid value 65 IP addresses: must be 64 IP addresses at most"},
 		"a quarter MiB": {"CNI_ARGS=", `, "args": {"cni": {"ips": ` + quoted(16000) + `}}`, codeConfig, "args.cni.ips: invalid value 16000 IP addresses"},
-		"CNI_ARGS":      {commas(maxIPs + 1), "", codeEnvironment, "IP with 64 IP addresses at most; found 65"},
+		"CNI_ARGS":      {commas(maxIPs + 1), "", codeEnvironment, "65 addresses in IP: must be 64 IP addresses at most"},
 		"chained": {"CNI_ARGS=", `, "prevResult": {"ips": [{"address": "10.0.0.0/16"}]}, "runtimeConfig": {"ips": ` + quoted(maxIPs+1) + `}`,
 			codeConfig, "runtimeConfig.ips: invalid value 65 IP addresses"},
 	} {

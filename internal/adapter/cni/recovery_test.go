@@ -108,16 +108,16 @@ func TestDelDoesNotWaitForFIFO(t *testing.T) {
 // address "<nil>".
 func TestIncompleteResultIsRefused(t *testing.T) {
 	for result, want := range map[string]string{
-		`{"cniVersion": "1.0.0", "interfaces": [{"name": "a"}, null]}`:                                        "interfaces[1]: found null: must be an object",
+		`{"cniVersion": "1.0.0", "interfaces": [{"name": "a"}, null]}`:                                        "interfaces[1]: invalid value null: must be an object",
 		`{"cniVersion": "0.4.0", "ips": [{"version": "4", "adress": "10.0.0.1/8"}]}`:                          "ips[0].address: missing",
-		`{"cniVersion": "1.1.0", "ips": [{"address": "10.0.0.1/8"}, null]}`:                                   "ips[1]: found null: must be an object",
+		`{"cniVersion": "1.1.0", "ips": [{"address": "10.0.0.1/8"}, null]}`:                                   "ips[1]: invalid value null: must be an object",
 		`{"cniVersion": "1.1.0", "routes": [{"gw": "10.0.0.1"}]}`:                                             "routes[0].dst: missing",
 		`{"cniVersion": "1.0.0", "ips": [{"address": "10.1.0.2"}]}`:                                           `ips[0].address: invalid value "10.1.0.2": must be an address with its prefix length`,
 		`{"cniVersion": "1.0.0", "routes": [{"dst": "10.1.0.0/33"}]}`:                                         `routes[0].dst: invalid value "10.1.0.0/33"`,
 		`{"cniVersion": "1.0.0", "ips": [{"address": "10.1.0.2/24", "gateway": "10.1"}]}`:                     `ips[0].gateway: invalid value "10.1": must be an IP address`,
 		`{"cniVersion": "1.0.0", "routes": [{"dst": "10.1.0.0/16", "gw": "x"}]}`:                              `routes[0].gw: invalid value "x"`,
 		`{"cniVersion": "0.2.0", "ip6": {}}`:                                                                  "ip6.ip: missing",
-		`{"cniVersion": "0.2.0", "ip4": {"ip": "10.0.0.1/8", "routes": [null]}, "ip6": {"ip": "fd00::1/64"}}`: "ip4.routes[0]: found null: must be an object",
+		`{"cniVersion": "0.2.0", "ip4": {"ip": "10.0.0.1/8", "routes": [null]}, "ip6": {"ip": "fd00::1/64"}}`: "ip4.routes[0]: invalid value null: must be an object",
 	} {
 		if r, err := parseResultText([]byte(result), "1.1.0"); r != nil || err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, %v; want %s", result, r, err, want)

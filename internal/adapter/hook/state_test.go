@@ -29,7 +29,7 @@ func TestStateMustBeValid(t *testing.T) {
 		`{"ociVersion":"1","id":"a b","bundle":"/b"}`:                  `id: invalid value "a b"`,
 		`{"ociVersion":"1","id":"c1","bundle":"b"}`:                    `bundle: invalid value "b"`,
 		`{"ociVersion":"1","id":"c1","pid":-1,"bundle":"/b"}`:          "pid: invalid value -1: must be the ID of the container's first process",
-		`{"ociVersion":"1","id":"c1","pid":1.5,"bundle":"/b"}`:         "1:35: pid: found 1.5: must be a whole number",
+		`{"ociVersion":"1","id":"c1","pid":1.5,"bundle":"/b"}`:         "1:35: pid: invalid value 1.5: must be a whole number",
 		`{"ociVersion":"1","id":"c1","bundle":"/b","annotations":[1]}`: "1:57: annotations: found an array: must be an object",
 	} {
 		if _, err := parseState([]byte(bad)); !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), want) {

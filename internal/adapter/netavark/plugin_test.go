@@ -278,7 +278,7 @@ func TestCreateRefusesInvalidOptions(t *testing.T) {
 		networkOf(server, `, "ipam_options": {"driver": "dhcp"}`):                                                     `--ipam-driver: invalid value "dhcp"`,
 		networkOf(server, `, "subnets": [{"subnet": "x"}]`):                                                           `subnets[0].subnet: found "x": `,
 		strings.Replace(networkOf(server, ""), `"fast"`, `"../x"`, 1):                                                 `name: invalid value "../x"`,
-		`null`:             `standard input: 1:1: found null: must be an object`,
+		`null`:             `standard input: 1:1: invalid value null: must be an object`,
 		`[]`:               `standard input`,
 		`{`:                `standard input`,
 		networkOf(`1`, ""): `options: found a number: must be an object`,

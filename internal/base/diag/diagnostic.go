@@ -53,6 +53,7 @@ func (d *Diagnostic) IsWarning() bool { return d.Severity == SeverityWarning }
 // Error is one line, with what is known of it:
 //
 //	FILE:LINE:COLUMN: warning: FIELD: found FOUND: RULE (SECTION): HINT
+//	FILE:LINE:COLUMN: warning: FIELD: invalid value FOUND: must be … (SECTION): HINT
 func (d *Diagnostic) Error() string {
 	place := d.File
 	if d.Line > 0 {
@@ -75,7 +76,7 @@ func (d *Diagnostic) Error() string {
 func (d *Diagnostic) Message() string {
 	text := d.Rule
 	if d.Found != "" {
-		text = "found " + d.Found + ": " + text
+		text = d.verdict() + d.Found + ": " + text
 	}
 	if d.Field != "" {
 		text = d.Field + ": " + text
@@ -87,6 +88,17 @@ func (d *Diagnostic) Message() string {
 		text += ": " + d.Hint
 	}
 	return text
+}
+
+// verdict begins a message about Found: a value that must be another one is invalid. Other texts, such as "an array" and
+// "the end of the text", describe the content.
+func (d *Diagnostic) verdict() string {
+	word, _, _ := strings.Cut(d.Found, ",")
+	isValue := strings.ContainsAny(word[:1], "\"'`[{-0123456789") || slices.Contains([]string{"true", "false", "null"}, word)
+	if isValue && strings.HasPrefix(d.Rule, "must be ") {
+		return "invalid value "
+	}
+	return "found "
 }
 
 // Unwrap returns the sentinel of containerd/errdefs.

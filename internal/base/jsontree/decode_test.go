@@ -52,16 +52,16 @@ func TestDecodeStoresValues(t *testing.T) {
 
 func TestDecodeReportsFaults(t *testing.T) {
 	for text, want := range map[string]string{
-		`null`:                           "1:1: found null: must be an object",
+		`null`:                           "1:1: invalid value null: must be an object",
 		`[]`:                             "1:1: found an array: must be an object",
 		`{"text":1}`:                     "1:9: text: found a number: must be a string",
 		`{"flag":"yes"}`:                 "1:9: flag: found a string: must be a boolean",
-		`{"small":128}`:                  "1:10: small: found 128: must be a whole number from -128 to 127",
-		`{"small":1.0}`:                  "1:10: small: found 1.0: must be a whole number from -128 to 127",
-		`{"size":-1}`:                    "1:9: size: found -1: must be a whole number from 0 to 4294967295",
+		`{"small":128}`:                  "1:10: small: invalid value 128: must be a whole number from -128 to 127",
+		`{"small":1.0}`:                  "1:10: small: invalid value 1.0: must be a whole number from -128 to 127",
+		`{"size":-1}`:                    "1:9: size: invalid value -1: must be a whole number from 0 to 4294967295",
 		`{"size":"1"}`:                   "1:9: size: found a string: must be a whole number from 0 to 4294967295",
 		`{"list":{}}`:                    "1:9: list: found an object: must be an array",
-		"{\"list\":[\"x\",\nnull]}":      "2:1: list[1]: found null: must be a string",
+		"{\"list\":[\"x\",\nnull]}":      "2:1: list[1]: invalid value null: must be a string",
 		`{"map":{"a":1,"a":2}}`:          `1:15: map: found "a": a key must occur only once`,
 		`{"map":{"a":"1"}}`:              "1:13: map.a: found a string: must be a whole number from -9223372036854775808 to 9223372036854775807",
 		`{"inner":{"a":"","\u0061":""}}`: `1:18: inner: found "a": a key must occur only once`,

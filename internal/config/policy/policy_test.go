@@ -181,7 +181,7 @@ func TestNewReportsFaultsWithTheirField(t *testing.T) {
 	}{
 		{"same name", with(func(*Rule) {}), `FILE: policy.rules[1].name: found "dpdk-tenants": policy.rules[0] has this name already`},
 		{"no name", with(func(r *Rule) { r.Name = "" }), `FILE: policy.rules[1].name: a rule needs a name`},
-		{"bad name", with(func(r *Rule) { r.Name = "a b" }), `FILE: policy.rules[1].name: found "a b": must be 1 to 63 letters, digits, '_', '-', '.', the first a letter or digit`},
+		{"bad name", with(func(r *Rule) { r.Name = "a b" }), `FILE: policy.rules[1].name: invalid value "a b": must be 1 to 63 letters, digits, '_', '-', '.', the first a letter or digit`},
 		{"for nobody", other(func(r *Rule) { r.For = Subjects{} }),
 			`FILE: policy.rules[1].for: must have namespaces, podLabels, runtimeClasses or images; a rule for every container has namespaces ["*"]`},
 		{"allows nothing", other(func(r *Rule) { r.Allow = Allow{} }), `FILE: policy.rules[1].allow: must have cdi, sockets, namedSockets, devices, mounts, hooks or ports, unless the rule has deny or limits`},
@@ -192,11 +192,11 @@ func TestNewReportsFaultsWithTheirField(t *testing.T) {
 		{"label", other(func(r *Rule) { r.For.PodLabels = map[string]string{"x": "a?"} }),
 			`FILE: policy.rules[1].for.podLabels.x: found "a?": a pattern holds no space, no control character and none of ? [ ] { } \ ; only * and ** are special`},
 		{"cdi kind", other(func(r *Rule) { r.Allow.CDI = []string{"vendor.com/net"} }),
-			`FILE: policy.rules[1].allow.cdi[0]: found "vendor.com/net": must be vendor.com/class=name, with * for any characters`},
+			`FILE: policy.rules[1].allow.cdi[0]: invalid value "vendor.com/net": must be vendor.com/class=name, with * for any characters`},
 		{"relative socket", other(func(r *Rule) { r.Allow.Sockets = []string{"run/*"} }),
-			`FILE: policy.rules[1].allow.sockets[0]: found "run/*": must be an absolute path without //, /./, /../ and without / at the end`},
+			`FILE: policy.rules[1].allow.sockets[0]: invalid value "run/*": must be an absolute path without //, /./, /../ and without / at the end`},
 		{"unclean device", other(func(r *Rule) { r.Allow.Devices = []string{"/dev/../etc/*"} }),
-			`FILE: policy.rules[1].allow.devices[0]: found "/dev/../etc/*": must be an absolute path without //, /./, /../ and without / at the end`},
+			`FILE: policy.rules[1].allow.devices[0]: invalid value "/dev/../etc/*": must be an absolute path without //, /./, /../ and without / at the end`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			p, err := New("FILE", Enforce, tc.rules)

@@ -135,15 +135,15 @@ func TestPortPatternsAreChecked(t *testing.T) {
 		pattern PortPattern
 		want    string
 	}{
-		{PortPattern{Port: "ovs0"}, `allow.ports[0]: found "ovs0": must be vswitch/bridge, with * for any characters`},
-		{PortPattern{Port: "/br0"}, `allow.ports[0]: found "/br0": must be vswitch/bridge, with * for any characters`},
-		{PortPattern{Port: "a/*/b"}, `allow.ports[0]: found "a/*/b": must be vswitch/bridge, with * for any characters`},
+		{PortPattern{Port: "ovs0"}, `allow.ports[0]: invalid value "ovs0": must be vswitch/bridge, with * for any characters`},
+		{PortPattern{Port: "/br0"}, `allow.ports[0]: invalid value "/br0": must be vswitch/bridge, with * for any characters`},
+		{PortPattern{Port: "a/*/b"}, `allow.ports[0]: invalid value "a/*/b": must be vswitch/bridge, with * for any characters`},
 		{PortPattern{Port: "a/**"}, `allow.ports[0]: found "a/**": ** is for paths; in a name * stands for any characters`},
-		{PortPattern{Port: "a/b", VLANs: []string{"1", "0"}}, `allow.ports[0].vlans[1]: found "0": must be a VLAN from 1 to 4094, or a range such as "100-199"`},
-		{PortPattern{Port: "a/b", VLANs: []string{"4095"}}, `allow.ports[0].vlans[0]: found "4095": must be a VLAN from 1 to 4094, or a range such as "100-199"`},
-		{PortPattern{Port: "a/b", VLANs: []string{"9-8"}}, `allow.ports[0].vlans[0]: found "9-8": must be a VLAN from 1 to 4094, or a range such as "100-199"`},
-		{PortPattern{Port: "a/b", VLANs: []string{"1-2-3"}}, `allow.ports[0].vlans[0]: found "1-2-3": must be a VLAN from 1 to 4094, or a range such as "100-199"`},
-		{PortPattern{Port: "a/b", VLANs: []string{"-5"}}, `allow.ports[0].vlans[0]: found "-5": must be a VLAN from 1 to 4094, or a range such as "100-199"`},
+		{PortPattern{Port: "a/b", VLANs: []string{"1", "0"}}, `allow.ports[0].vlans[1]: invalid value "0": must be a VLAN from 1 to 4094, or a range such as "100-199"`},
+		{PortPattern{Port: "a/b", VLANs: []string{"4095"}}, `allow.ports[0].vlans[0]: invalid value "4095": must be a VLAN from 1 to 4094, or a range such as "100-199"`},
+		{PortPattern{Port: "a/b", VLANs: []string{"9-8"}}, `allow.ports[0].vlans[0]: invalid value "9-8": must be a VLAN from 1 to 4094, or a range such as "100-199"`},
+		{PortPattern{Port: "a/b", VLANs: []string{"1-2-3"}}, `allow.ports[0].vlans[0]: invalid value "1-2-3": must be a VLAN from 1 to 4094, or a range such as "100-199"`},
+		{PortPattern{Port: "a/b", VLANs: []string{"-5"}}, `allow.ports[0].vlans[0]: invalid value "-5": must be a VLAN from 1 to 4094, or a range such as "100-199"`},
 		{PortPattern{Port: "a/b", VLANs: []string{"1-4094"}}, ""},
 		{PortPattern{Port: "grout0/"}, ""},
 		{PortPattern{Port: "*"}, ""},

@@ -30,7 +30,7 @@ func (c *container) mountOperation(host hostfs.Root, m *edit.Mount) (operation, 
 		return o, err
 	}
 	if len(opts.Data) > 0 {
-		return o, fmt.Errorf("options: found %q, which is no option of bind mounts: %w", opts.Data[0],
+		return o, fmt.Errorf("options: invalid value %q: must be options of bind mounts: %w", opts.Data[0],
 			errdefs.ErrInvalidArgument)
 	}
 	f, err := openSource(host, m)

@@ -73,12 +73,12 @@ func ParseMounts(mountinfo string) []Mount {
 func NewFileSystem(fsType, source string, options []string, attributes uint64) (tree int, err error) {
 	fs, err := unix.Fsopen(fsType, unix.FSOPEN_CLOEXEC)
 	if err != nil {
-		return -1, fmt.Errorf("type: found %q: %w", fsType, err)
+		return -1, fmt.Errorf("type: invalid value %q: %w", fsType, err)
 	}
 	defer unix.Close(fs)
 	if source != "" {
 		if err := unix.FsconfigSetString(fs, "source", source); err != nil {
-			return -1, fmt.Errorf("source: found %q: %w", source, err)
+			return -1, fmt.Errorf("source: invalid value %q: %w", source, err)
 		}
 	}
 	for _, option := range options {
@@ -89,7 +89,7 @@ func NewFileSystem(fsType, source string, options []string, attributes uint64) (
 			err = unix.FsconfigSetFlag(fs, key)
 		}
 		if err != nil {
-			return -1, fmt.Errorf("options: found %q: %w", option, err)
+			return -1, fmt.Errorf("options: invalid value %q: %w", option, err)
 		}
 	}
 	if err := unix.FsconfigCreate(fs); err != nil {

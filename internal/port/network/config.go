@@ -107,12 +107,12 @@ func ParseHeader(data []byte) (*Config, error) {
 			continue
 		}
 		if n.Kind != jsontree.String {
-			return c, attach.Fail(types.ErrDecodingFailure, "failed to decode the network configuration", "%s%s: found %s, want a string", c.Place(f.key), f.key, c.sourceOf(n))
+			return c, attach.Fail(types.ErrDecodingFailure, "failed to decode the network configuration", "%s%s: invalid value %s: must be a string", c.Place(f.key), f.key, c.sourceOf(n))
 		}
 		*f.to = n.Text
 	}
 	if _, _, _, err := version.ParseVersion(c.Version); err != nil {
-		return c, attach.Fail(types.ErrDecodingFailure, "failed to decode version info", "%scniVersion: found %q, want major.minor.patch", c.Place("cniVersion"), diag.Excerpt(c.Version, diag.MaxExcerpt))
+		return c, attach.Fail(types.ErrDecodingFailure, "failed to decode version info", "%scniVersion: invalid value %q: must be MAJOR.MINOR.PATCH", c.Place("cniVersion"), diag.Excerpt(c.Version, diag.MaxExcerpt))
 	}
 	return c, nil
 }

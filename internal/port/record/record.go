@@ -152,7 +152,7 @@ func parse(key Key, data []byte) (*Record, error) {
 			continue
 		}
 		if f.check(f.value) != nil {
-			return nil, fmt.Errorf("%s: found %s: %w", f.key, diag.Quote(f.value), errdefs.ErrInvalidArgument)
+			return nil, fmt.Errorf("%s: invalid value %s: %w", f.key, diag.Quote(f.value), errdefs.ErrInvalidArgument)
 		}
 	}
 	if err := cmp.Or(checkPort(r), checkIPAM(r.IPAM)); err != nil {

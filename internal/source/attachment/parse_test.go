@@ -31,7 +31,7 @@ func TestMultusRecordIsRead(t *testing.T) {
 
 	for _, tc := range []struct{ name, text, want string }{
 		{"no list", `{"Name":"ns/net"}`, "must be an array"},
-		{"null in it", `[null]`, "network 0: 1:2: found null: must be an object"},
+		{"null in it", `[null]`, "network 0: 1:2: invalid value null: must be an object"},
 		{"a name that is a number", `[{"Name":7}]`, "found a number: must be a string"},
 		{"a name with a path", `[{"Name":"ns/../net"}]`, "not a network name"},
 		{"a name with a newline", `[{"Name":"ns/n\net"}]`, "not a network name"},

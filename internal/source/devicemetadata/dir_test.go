@@ -93,15 +93,15 @@ func TestReadClaimChecksFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	const at = plugins + "/" + claimDir
-	want := `claim: ` + at + `claim/metadata.json: metadata.name: found "other": must be "claim", as in the file's path
-driver: ` + at + `driver/metadata.json: requests[0].devices[0].driver: found "e.example.com": must be "d.example.com", as in the file's path
+	want := `claim: ` + at + `claim/metadata.json: metadata.name: invalid value "other": must be "claim", as in the file's path
+driver: ` + at + `driver/metadata.json: requests[0].devices[0].driver: invalid value "e.example.com": must be "d.example.com", as in the file's path
 faulty: ` + at + `faulty/metadata.json:1:2: found the end of the text: a key in double quotation marks is required: the text is cut short
 large: read device metadata "` + at + `large/metadata.json": it has 1048577 bytes, more than the 1048576 allowed
 link: read device metadata "` + at + `link/metadata.json": there is a symlink on the path, and none is followed there
 linkdir: read device metadata "` + at + `linkdir/metadata.json": there is a symlink on the path, and none is followed there
-namespace: ` + at + `namespace/metadata.json: metadata.namespace: found "victim": must be "ns", as in the file's path
+namespace: ` + at + `namespace/metadata.json: metadata.namespace: invalid value "victim": must be "ns", as in the file's path
 pipe: read device metadata "` + at + `pipe/metadata.json": it is a FIFO, not a regular file
-request: ` + at + `request/metadata.json: requests[0].name: found "vf": must be "request", as in the file's path
+request: ` + at + `request/metadata.json: requests[0].name: invalid value "vf": must be "request", as in the file's path
 vf: ok`
 	if got := states(files); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)

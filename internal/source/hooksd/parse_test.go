@@ -19,7 +19,7 @@ func TestFaultyHookFilesAreRefused(t *testing.T) {
 		{"trailing", `{"version":"1.0.0"}x`, `f.json:1:20: found 'x': nothing may follow the end of the JSON value`},
 		{"comma", "{\"version\":\"1.0.0\",\n \"stages\":[],}", `f.json:2:14: found '}': a value is required after the comma: remove the comma before it`},
 		{"null", `null`, `f.json:1:1: version: found nothing: want "version": "1.0.0"; without it the file has the old schema 0.1.0, whose parser says: missing required property: hook`},
-		{"another version", `{"version":"2.0.0"}`, `f.json:1:12: version: found "2.0.0": must be "1.0.0"`},
+		{"another version", `{"version":"2.0.0"}`, `f.json:1:12: version: invalid value "2.0.0": must be "1.0.0"`},
 		{"a number as path", "{\"version\":\"1.0.0\",\n\"hook\":{\"path\":7}}", `f.json:1:1: stages: missing: must be a list of prestart, createRuntime, createContainer, startContainer, poststart, poststop
 f.json:2:16: hook.path: found a number: must be a string`},
 		{"a list as hook", `{"version":"1.0.0","hook":[]}`, `f.json:1:1: stages: missing: must be a list of prestart, createRuntime, createContainer, startContainer, poststart, poststop
@@ -33,14 +33,14 @@ f.json:1:37: when.always: found a string: must be true or false`},
 f.json:1:61: hook.timeout: found a string: must be a whole number
 f.json:1:93: when.annotations.a: found a number: must be a string
 f.json:1:108: when.commands[0]: found "(": not a regular expression: error parsing regexp: missing closing ): ` + "`(`" + `
-f.json:1:124: stages[0]: found "now": must be one of prestart, createRuntime, createContainer, startContainer, poststart, poststop
+f.json:1:124: stages[0]: invalid value "now": must be one of prestart, createRuntime, createContainer, startContainer, poststart, poststop
 f.json:1:130: stages[1]: found a number: must be a string`},
 		{"nothing", `{"version":"1.0.0","when":{"always":true}}`, "f.json:1:1: hook.path: missing: must be the host path of the hook's program\nf.json:1:1: stages: missing: must be a list of prestart, createRuntime, createContainer, startContainer, poststart, poststop"},
-		{"a relative path", `{"version":"1.0.0","hook":{"path":"bin/h"},"when":{"always":true},"stages":["poststop"]}`, `f.json:1:35: hook.path: found "bin/h": must be an absolute host path`},
-		{"an unclean path", `{"version":"1.0.0","hook":{"path":"/a/../h"},"when":{"always":true},"stages":["poststop"]}`, `f.json:1:35: hook.path: found "/a/../h": must be a path without //, /./, /../ and without / at the end; this is "/h"`},
+		{"a relative path", `{"version":"1.0.0","hook":{"path":"bin/h"},"when":{"always":true},"stages":["poststop"]}`, `f.json:1:35: hook.path: invalid value "bin/h": must be an absolute host path`},
+		{"an unclean path", `{"version":"1.0.0","hook":{"path":"/a/../h"},"when":{"always":true},"stages":["poststop"]}`, `f.json:1:35: hook.path: invalid value "/a/../h": must be a path without //, /./, /../ and without / at the end; this is "/h"`},
 		{"a time-out of 0", `{"version":"1.0.0","hook":{"path":"/h","timeout":0},"when":{"always":true},"stages":["poststop"]}`, `f.json:1:50: hook.timeout: must be a number of seconds greater than 0, or be omitted`},
 		{"a stage of Podman's", `{"version":"1.0.0","hook":{"path":"/h"},"when":{"always":true},"stages":["poststop","precreate"]}`, `f.json:1:85: stages[1]: found "precreate": a stage that only Podman has; such a file belongs in a directory that only Podman reads`},
-		{"an unknown stage", `{"version":"1.0.0","hook":{"path":"/h"},"when":{"always":true},"stages":["preStart"]}`, `f.json:1:74: stages[0]: found "preStart": must be one of prestart, createRuntime, createContainer, startContainer, poststart, poststop`},
+		{"an unknown stage", `{"version":"1.0.0","hook":{"path":"/h"},"when":{"always":true},"stages":["preStart"]}`, `f.json:1:74: stages[0]: invalid value "preStart": must be one of prestart, createRuntime, createContainer, startContainer, poststart, poststop`},
 		{"expressions", `{"version":"1.0.0","hook":{"path":"/h"},"when":{"annotations":{"a[":"b("},"commands":["c","*"]},"stages":["poststop"]}`,
 			"f.json:1:64: when.annotations[\"a[\"]: found \"a[\": not a regular expression: error parsing regexp: missing closing ]: `[`\n" +
 				"f.json:1:69: when.annotations[\"a[\"]: found \"b(\": not a regular expression: error parsing regexp: missing closing ): `b(`\n" +
