@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackfield/jackfield/internal/config"
+	"github.com/jackfield/jackfield/internal/base/diag"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/internal/port/record"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
@@ -26,36 +26,38 @@ func TestAttachmentsOfRemovedSandboxes(t *testing.T) {
 		{nil, []string{"gone", "lives"}},
 	} {
 		host, err := hostfs.New(t.TempDir())
-		check(t, err)
+		must(t, err)
 		store, err := record.Open(host, record.DefaultDir)
-		check(t, err)
+		must(t, err)
 		defer store.Close()
 		for id, adapter := range map[string]string{"lives": "", "gone": "", "podman": "netavark"} {
 			key := record.Key{Network: "fast", ContainerID: id, Interface: "net1"}
-			check(t, store.Create(&record.Record{Key: key, Adapter: adapter, Netns: "/run/netns/gone", InfoDir: deviceinfo.DefaultCNIDir,
+			must(t, store.Create(&record.Record{Key: key, Adapter: adapter, Netns: "/run/netns/gone", InfoDir: deviceinfo.DefaultCNIDir,
 				InfoFile: "default-fast-" + id + "_net1", Info: &deviceinfo.Info{Type: deviceinfo.TypeVhostUser, Version: deviceinfo.Version,
 					VhostUser: &deviceinfo.VhostUser{Mode: "server", Path: "/x"}}}))
 			old := time.Now().Add(-time.Hour)
-			check(t, os.Chtimes(host.Path(path.Join(record.DefaultDir, key.FileName())), old, old))
+			must(t, os.Chtimes(host.Path(path.Join(record.DefaultDir, key.FileName())), old, old))
 		}
-		d := &doctor{Options: Options{Host: host, Fix: true}, cfg: config.Default()}
-		found := d.checkAttachments(tc.listed, time.Now().Add(-time.Minute))
+		n := newNode(Options{Host: host})
+		found := checkAttachments(n, tc.listed, time.Now().Add(-time.Minute))
+		found.fix(t.Context())
 		keys, err := store.Keys()
-		check(t, err)
+		must(t, err)
 		var left []string
 		for _, key := range keys {
 			left = append(left, key.ContainerID)
 		}
-		if found != 3-len(tc.left) || !slices.Equal(left, tc.left) {
-			t.Errorf("listed %q: found %d, left %q; want %q", tc.listed, found, left, tc.left)
+		if !slices.Equal(left, tc.left) {
+			t.Errorf("listed %q: left %q; want %q", tc.listed, left, tc.left)
 		}
-		if f := d.findings[0]; !f.Fixed || !strings.Contains(f.Found, "of removed sandboxes") {
-			t.Errorf("listed %q: %+v", tc.listed, f)
+		count := diag.Count(3-len(tc.left), "attachment") + " of removed sandboxes"
+		if len(found) != 1 || !found[0].Fixed || !strings.HasPrefix(found[0].Found, count) {
+			t.Errorf("listed %q: %+v, want %s", tc.listed, found, count)
 		}
 	}
 }
 
-func check(t *testing.T, err error) {
+func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)

@@ -24,28 +24,33 @@ const ociFeaturesTimeout = 3 * time.Second
 // checkNetDevices reports whether the OCI runtimes know the network devices of CDI files. One that
 // does not know them leaves them out, and reports no error; NRI does not tell a plugin which
 // program runs a container.
-func (d *doctor) checkNetDevices() {
-	device := findNetDevice(d.snapshot)
+func checkNetDevices(ctx context.Context, n *node) (found findings) {
+	device := findNetDevice(n.snapshot)
 	if device == "" {
-		return
+		return found
 	}
-	if !d.Host.IsLive() {
-		d.report("netDevices", Unknown, "", "whether the OCI runtimes of %s know netDevices, which CDI device %q has, can only be found out on the node itself", d.Host.Dir(), device)
-		return
+	if !n.Host.IsLive() {
+		found.add(Unknown, "", "whether the OCI runtimes of %s know netDevices, which CDI device %q has, can only be found "+
+			"out on the node itself", n.Host.Dir(), device)
+		return found
 	}
-	for _, program := range d.ociRuntimes() {
-		known, err := knowsNetDevices(program)
+	for _, program := range ociRuntimes(n) {
+		known, err := knowsNetDevices(ctx, program)
 		switch {
 		case errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist):
-			d.report("netDevices", Unknown, "run doctor on the node, outside of a container", "OCI runtime %s is not here: whether it knows netDevices, which CDI device %q has, is not known", program, device)
+			found.add(Unknown, "run doctor on the node, outside of a container",
+				"OCI runtime %s is not here: whether it knows netDevices, which CDI device %q has, is not known", program, device)
 		case err != nil:
-			d.report("netDevices", Warning, "use runc 1.4 or later", "OCI runtime %s does not say that it knows netDevices (%v): containers get CDI device %q without its network devices, and no error", program, err, device)
+			found.add(Warning, "use runc 1.4 or later", "OCI runtime %s does not say that it knows netDevices (%v): containers "+
+				"get CDI device %q without its network devices, and no error", program, err, device)
 		case !known:
-			d.report("netDevices", Warning, "use runc 1.4 or later", "OCI runtime %s does not know netDevices: containers get CDI device %q without its network devices, and no error", program, device)
+			found.add(Warning, "use runc 1.4 or later", "OCI runtime %s does not know netDevices: containers get CDI device %q "+
+				"without its network devices, and no error", program, device)
 		default:
-			d.reportOK("netDevices", "OCI runtime %s knows netDevices", program)
+			found.addOK("OCI runtime %s knows netDevices", program)
 		}
 	}
+	return found
 }
 
 // findNetDevice returns the name of a CDI device that has network devices, or "".
@@ -61,7 +66,7 @@ func findNetDevice(s *cdi.Snapshot) string {
 
 // ociRuntimes returns the programs that containerd's and CRI-O's configurations name, and the
 // runtimes' defaults, runc and crun, where they name none.
-func (d *doctor) ociRuntimes() []string {
+func ociRuntimes(n *node) []string {
 	var programs []string
 	add := func(settings []runtimeconfig.Setting) {
 		for _, s := range settings {
@@ -70,7 +75,7 @@ func (d *doctor) ociRuntimes() []string {
 			}
 		}
 	}
-	if conf, err := runtimeconfig.ReadContainerd(d.configFiles(), d.ContainerdFile); err == nil {
+	if conf := n.containerd; conf != nil {
 		for _, cri := range []string{"io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri"} {
 			add(conf.Find("BinaryName", "plugins", cri, "containerd", "runtimes"))
 		}
@@ -78,7 +83,7 @@ func (d *doctor) ociRuntimes() []string {
 			programs = append(programs, "runc")
 		}
 	}
-	if conf := runtimeconfig.ReadCRIO(d.configFiles(), d.CRIOFile); len(conf.Files) > 0 {
+	if conf := n.crio; conf != nil {
 		before := len(programs)
 		if add(conf.Find("runtime_path", "crio", "runtime", "runtimes")); len(programs) == before {
 			programs = append(programs, "crun")
@@ -90,8 +95,8 @@ func (d *doctor) ociRuntimes() []string {
 
 // knowsNetDevices asks an OCI runtime for its features. A runtime that is older than the
 // question ends with an error.
-func knowsNetDevices(program string) (bool, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), ociFeaturesTimeout)
+func knowsNetDevices(ctx context.Context, program string) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, ociFeaturesTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, "features")
 	cmd.WaitDelay = time.Second
@@ -103,5 +108,6 @@ func knowsNetDevices(program string) (bool, error) {
 	if err := json.Unmarshal(out, &f); err != nil {
 		return false, fmt.Errorf("%s features: %w", program, err)
 	}
-	return f.Linux != nil && f.Linux.NetDevices != nil && f.Linux.NetDevices.Enabled != nil && *f.Linux.NetDevices.Enabled, nil
+	return f.Linux != nil && f.Linux.NetDevices != nil && f.Linux.NetDevices.Enabled != nil &&
+		*f.Linux.NetDevices.Enabled, nil
 }

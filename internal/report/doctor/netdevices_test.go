@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/jackfield/jackfield/internal/host/hostfs"
@@ -49,20 +48,22 @@ func TestCheckNetDevicesAsksEveryRuntime(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer registry.Close()
-		d := doctor{Options: Options{Host: hostfs.Host(), ContainerdFile: containerd, CRIOFile: crio}, snapshot: registry.Snapshot(), reading: new(atomic.Pointer[string])}
-		d.checkNetDevices()
+		n := newNode(Options{Host: hostfs.Host(), ContainerdFile: containerd, CRIOFile: crio})
+		n.snapshot = registry.Snapshot()
+		checkContainerd(t.Context(), n)
+		checkCRIO(t.Context(), n)
 		var lines strings.Builder
-		for _, f := range d.findings {
-			fmt.Fprintf(&lines, "%s: %s: %s\n", f.Severity, f.Check, f.Found)
+		for _, f := range checkNetDevices(t.Context(), n) {
+			fmt.Fprintf(&lines, "%s: %s\n", f.Severity, f.Found)
 		}
 		return lines.String()
 	}
 	text := examine(`{"cdiVersion":"1.1.0","kind":"vendor.com/net","devices":[{"name":"nd","containerEdits":{"netDevices":[{"hostInterfaceName":"eth7","name":"fast0"}]}}]}`)
 	for _, want := range []string{
-		"ok: netDevices: OCI runtime " + knows + " knows netDevices\n",
-		"warning: netDevices: OCI runtime " + without + " does not know netDevices",
-		"warning: netDevices: OCI runtime " + old + " does not say that it knows netDevices",
-		"unknown: netDevices: OCI runtime " + absent + " is not here",
+		"ok: OCI runtime " + knows + " knows netDevices\n",
+		"warning: OCI runtime " + without + " does not know netDevices",
+		"warning: OCI runtime " + old + " does not say that it knows netDevices",
+		"unknown: OCI runtime " + absent + " is not here",
 		`containers get CDI device "vendor.com/net=nd" without its network devices`,
 	} {
 		if !strings.Contains(text, want) {

@@ -3,6 +3,7 @@
 package doctor
 
 import (
+	"context"
 	"path"
 
 	"github.com/jackfield/jackfield/internal/base/diag"
@@ -10,20 +11,23 @@ import (
 	"github.com/jackfield/jackfield/internal/report/validate"
 )
 
-// checkNetworks checks the CNI configuration files of the node, with the parser of jackfield-cni. NetworkAttachmentDefinitions
-// are in the cluster, and validate checks them.
-func (d *doctor) checkNetworks() {
-	dir := runtimeconfig.CNIConfDir(d.settings["containerd"], d.settings["cri-o"])
-	own, faults, err := validate.CheckNetworks(d.Host, dir)
-	d.reportUnread("networks", err)
+// checkNetworks checks the CNI configuration files of the node, with the parser of jackfield-cni.
+// NetworkAttachmentDefinitions are in the cluster, and validate checks them.
+func checkNetworks(_ context.Context, n *node) (found findings) {
+	containerd, _ := n.settings("containerd")
+	crio, _ := n.settings("cri-o")
+	dir := runtimeconfig.CNIConfDir(containerd, crio)
+	own, faults, err := validate.CheckNetworks(n.Host, dir)
+	found.addUnread(err)
 	for i, f := range faults {
 		if i == maxReported {
-			d.report("networks", Error, "", "and %d more", len(faults)-maxReported)
+			found.add(Error, "", "and %d more", len(faults)-maxReported)
 			break
 		}
-		d.report("networks", Error, "correct it: `jackfield validate "+f.File+"`", "%s: %v", f.File, f.Err)
+		found.add(Error, "correct it: `jackfield validate "+f.File+"`", "%s: %v", f.File, f.Err)
 	}
 	if own > 0 && len(faults) == 0 {
-		d.reportOK("networks", "%s of jackfield-cni in %s", diag.Count(own, "network"), path.Clean(dir))
+		found.addOK("%s of jackfield-cni in %s", diag.Count(own, "network"), path.Clean(dir))
 	}
+	return found
 }

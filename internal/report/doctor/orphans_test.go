@@ -43,15 +43,17 @@ func TestCheckTransientOrphans(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer registry.Close()
-	d := doctor{Options: Options{Host: host}, cfg: config.Default(), snapshot: registry.Snapshot()}
-	if n := d.checkTransientOrphans([]string{uid}, time.Now()); n != 2 || len(d.findings) != 1 {
-		t.Fatalf("%d files, %+v", n, d.findings)
+	n := newNode(Options{Host: host})
+	n.snapshot = registry.Snapshot()
+	found := checkTransientOrphans(n, []string{uid}, time.Now())
+	if len(found) != 1 {
+		t.Fatalf("%+v", found)
 	}
-	if f := d.findings[0]; !strings.HasPrefix(f.Found, "2 CDI files named by an ID of no pod that lives, as "+dir+"k8s.io-gpu_7") || f.Severity != Note {
+	if f := found[0]; !strings.HasPrefix(f.Found, "2 CDI files named by an ID of no pod that lives, as "+dir+"k8s.io-gpu_7") || f.Severity != Note {
 		t.Errorf("%+v", f)
 	}
-	if !strings.HasPrefix(d.findings[0].Remedy, "`jackfield cdi transient --alive FILE` ") {
-		t.Errorf("the remedy is %q", d.findings[0].Remedy)
+	if !strings.HasPrefix(found[0].Remedy, "`jackfield cdi transient --alive FILE` ") {
+		t.Errorf("the remedy is %q", found[0].Remedy)
 	}
 }
 
@@ -92,14 +94,17 @@ func TestFixRemovesMultusResults(t *testing.T) {
 	}
 	link := filepath.Join(root, cfg.Multus.CacheDir, "results/link-"+gone+"-net1")
 	for _, fix := range []bool{false, true} {
-		d := doctor{Options: Options{Host: host, Fix: fix}, cfg: cfg}
-		if n := d.checkMultusOrphans([]string{alive}, time.Now().Add(-time.Minute)); n != 2 || len(d.findings) != 2 {
-			t.Fatalf("fix %v: %d files, %+v", fix, n, d.findings)
+		found := checkMultusOrphans(newNode(Options{Host: host}), []string{alive}, time.Now().Add(-time.Minute))
+		if len(found) != 2 {
+			t.Fatalf("fix %v: %+v", fix, found)
 		}
-		if f := d.findings[0]; f.Severity != Note || f.Fixed || !strings.HasPrefix(f.Found, "1 cache file in "+cfg.Multus.CacheDir) {
+		if fix {
+			found.fix(t.Context())
+		}
+		if f := found[0]; f.Severity != Note || f.Fixed || !strings.HasPrefix(f.Found, "1 cache file in "+cfg.Multus.CacheDir) {
 			t.Errorf("fix %v: %+v", fix, f)
 		}
-		if f := d.findings[1]; f.Severity != Warning || f.Fixed != fix || !strings.HasPrefix(f.Found, "1 result in "+cfg.Multus.CacheDir+"/results") {
+		if f := found[1]; f.Severity != Warning || f.Fixed != fix || !strings.HasPrefix(f.Found, "1 result in "+cfg.Multus.CacheDir+"/results") {
 			t.Errorf("fix %v: %+v", fix, f)
 		}
 		_, err := os.Stat(filepath.Join(root, cfg.Multus.CacheDir, "results/fast-"+gone+"-net1"))
@@ -116,8 +121,7 @@ func TestFixRemovesMultusResults(t *testing.T) {
 	if err := os.Symlink(target, link); err != nil {
 		t.Fatal(err)
 	}
-	d := doctor{Options: Options{Host: host, Fix: true}, cfg: cfg}
-	if d.removeFiles(cfg.Multus.CacheDir+"/results", []string{filepath.Base(link)}) {
+	if removeFiles(host, cfg.Multus.CacheDir+"/results", []string{filepath.Base(link)}) == nil {
 		t.Error("a link counts as removed")
 	}
 	for _, file := range []string{target, link} {

@@ -34,27 +34,26 @@ func TestEachVswitchStateHasFindingAndRemedy(t *testing.T) {
 		"no plugin":       {nil, Unknown, "is not registered"},
 		"not registered":  {&status.Node{}, Unknown, "is not registered"},
 	} {
-		d := doctor{cfg: &config.Config{Vswitches: []config.Vswitch{{Name: "ovs0"}}}, node: tc.node}
-		d.checkVswitches()
-		if len(d.findings) != 1 || d.findings[0].Severity != tc.severity || !strings.Contains(d.findings[0].Found, tc.found) {
-			t.Errorf("%s: found %+v, want %s: %s", name, d.findings, tc.severity, tc.found)
-		} else if f := d.findings[0]; (f.Severity == Error) && f.Remedy == "" {
+		n := &node{cfg: &config.Config{Vswitches: []config.Vswitch{{Name: "ovs0"}}}, daemon: tc.node}
+		found := checkVswitches(t.Context(), n)
+		if len(found) != 1 || found[0].Severity != tc.severity || !strings.Contains(found[0].Found, tc.found) {
+			t.Errorf("%s: found %+v, want %s: %s", name, found, tc.severity, tc.found)
+		} else if f := found[0]; (f.Severity == Error) && f.Remedy == "" {
 			t.Errorf("%s: no remedy", name)
 		}
 	}
-	d := doctor{cfg: &config.Config{}, node: &status.Node{Registered: true}}
-	if d.checkVswitches(); len(d.findings) != 0 {
-		t.Errorf("without vswitches: %+v", d.findings)
+	if n := (&node{cfg: &config.Config{}, daemon: &status.Node{Registered: true}}); n.hasVswitches() {
+		t.Error("a node without vswitches has some")
 	}
 }
 
 // A missing program of a vswitch is reported whether the plugin runs or not.
 func TestMissingGrcliIsFinding(t *testing.T) {
 	grout := config.Vswitch{Name: "grout0", Type: config.VswitchGrout, Grcli: "/does/not/exist"}
-	d := doctor{cfg: &config.Config{Vswitches: []config.Vswitch{grout}}, Options: Options{Host: hostfs.Host()}}
-	d.checkVswitches()
-	if len(d.findings) != 2 || d.findings[0].Severity != Warning || !strings.Contains(d.findings[0].Found, "no such file") ||
-		!strings.Contains(d.findings[0].Remedy, "vswitches.grout0.grcli") {
-		t.Errorf("found %+v", d.findings)
+	n := &node{cfg: &config.Config{Vswitches: []config.Vswitch{grout}}, Options: Options{Host: hostfs.Host()}}
+	found := checkVswitches(t.Context(), n)
+	if len(found) != 2 || found[0].Severity != Warning || !strings.Contains(found[0].Found, "no such file") ||
+		!strings.Contains(found[0].Remedy, "vswitches.grout0.grcli") {
+		t.Errorf("found %+v", found)
 	}
 }

@@ -4,15 +4,14 @@ package doctor
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"strings"
 
 	"github.com/jackfield/jackfield/internal/config/runtimeconfig"
-	"github.com/jackfield/jackfield/internal/report/status"
 )
 
-// validatorTable is where a runtime's configuration has NRI's default validator, and under which
-// keys.
+// validatorTable is the table of NRI's default validator in a runtime's configuration, with its keys.
 type validatorTable struct {
 	runtime, file, table       string
 	path                       []string // of the table
@@ -20,22 +19,33 @@ type validatorTable struct {
 }
 
 var (
-	containerdValidator = validatorTable{"containerd", runtimeconfig.ContainerdFile, `plugins."` + runtimeconfig.NRIPlugin + `".default_validator`,
-		[]string{"plugins", runtimeconfig.NRIPlugin, "default_validator"}, "enable", "required_plugins", "tolerate_missing_plugins_annotation"}
-	crioValidator = validatorTable{"CRI-O", runtimeconfig.CRIOFile + " and " + runtimeconfig.CRIOFile + ".d", "crio.nri.default_validator",
+	containerdValidator = validatorTable{
+		"containerd", runtimeconfig.ContainerdFile, `plugins."` + runtimeconfig.NRIPlugin + `".default_validator`,
+		[]string{"plugins", runtimeconfig.NRIPlugin, "default_validator"},
+		"enable", "required_plugins", "tolerate_missing_plugins_annotation",
+	}
+	crioValidator = validatorTable{
+		"CRI-O", runtimeconfig.CRIOFile + " and " + runtimeconfig.CRIOFile + ".d", "crio.nri.default_validator",
 		[]string{"crio", "nri", "default_validator"},
-		"nri_enable_default_validator", "nri_validator_required_plugins", "nri_validator_tolerate_missing_plugins_annotation"}
+		"nri_enable_default_validator", "nri_validator_required_plugins", "nri_validator_tolerate_missing_plugins_annotation",
+	}
 )
 
-// checkRequired reports what happens to a container that is created while the plugin is not
-// running.
-func (d *doctor) checkRequired(r *status.Runtime, hasRequired bool) {
-	const without = "while jackfield-nri is not running, containers start without their devices and sockets"
-	table, other, file := containerdValidator, crioValidator, d.ContainerdFile
-	if r.Name == "cri-o" {
-		table, other, file = crioValidator, containerdValidator, d.CRIOFile
+// checkRequired checks whether containers are created while the plugin is not running.
+func checkRequired(_ context.Context, n *node) (found findings) {
+	r := n.daemon.Runtime
+	version, known := nriVersionOf(r)
+	if !known {
+		found.add(Note, "runtimes of NRI 0.10 and later can require plugins: see the runtime's documentation",
+			"not known here: the NRI version of %s %s", r.Name, r.Version)
+		return found
 	}
-	settings, read := d.settings[r.Name]
+	const without = "while jackfield-nri is not running, containers start without their devices and sockets"
+	table, other, file := containerdValidator, crioValidator, n.ContainerdFile
+	if r.Name == "cri-o" {
+		table, other, file = crioValidator, containerdValidator, n.CRIOFile
+	}
+	settings, isRead := n.settings(r.Name)
 	get := func(key string) runtimeconfig.Setting {
 		return settings.Get(slices.Concat(table.path, []string{key})...)
 	}
@@ -43,27 +53,35 @@ func (d *doctor) checkRequired(r *status.Runtime, hasRequired bool) {
 	file = cmp.Or(enable.File, file)
 	for _, key := range []string{other.enable, other.required, other.tolerate} {
 		if get(key).IsSet() {
-			d.report("required", Warning, "name it as "+table.runtime+" does: "+strings.Join([]string{table.enable, table.required, table.tolerate}, ", "),
+			found.add(Warning, "name it as "+table.runtime+" does: "+
+				strings.Join([]string{table.enable, table.required, table.tolerate}, ", "),
 				"%s has the key %s in [%s], which %s ignores", file, key, table.table, table.runtime)
 		}
 	}
+	// The first reason why plugins are not required is the finding.
 	switch {
-	case !hasRequired:
-		d.report("required", Note, "a runtime of NRI 0.10 or later (containerd 2.2, CRI-O 1.34) can require plugins", "%s %s has no required plugins: %s", r.Name, r.Version, without)
+	case !version.isAtLeast(10, 0):
+		found.add(Note, "a runtime of NRI 0.10 or later (containerd 2.2, CRI-O 1.34) can require plugins",
+			"%s %s has no required plugins: %s", r.Name, r.Version, without)
 	case r.Name != "containerd" && r.Name != "cri-o":
-		d.report("required", Note, "see its documentation for NRI's default validator", "not known here: where %s configures required plugins", r.Name)
-	case !read:
-		d.report("required", Note, "on the node, check ["+table.table+"] in "+table.file+": "+table.enable+" and "+table.required,
-			"not known here: %s's configuration is not available, as in a pod that does not mount it; unless it requires the plugin, %s", table.runtime, without)
+		found.add(Note, "see its documentation for NRI's default validator",
+			"not known here: where %s configures required plugins", r.Name)
+	case !isRead:
+		found.add(Note, "on the node, check ["+table.table+"] in "+table.file+": "+table.enable+" and "+table.required,
+			"not known here: %s's configuration is not available, as in a pod that does not mount it; "+
+				"unless it requires the plugin, %s", table.runtime, without)
 	case enable.Value != "true":
-		d.report("required", Note, "set "+table.enable+" = true in ["+table.table+"], restart "+table.runtime+", and annotate pods with required-plugins.noderesource.dev",
-			"NRI's validator is off in %s: %s", file, without)
+		found.add(Note, "set "+table.enable+" = true in ["+table.table+"], restart "+table.runtime+
+			", and annotate pods with required-plugins.noderesource.dev", "NRI's validator is off in %s: %s", file, without)
 	case len(required) == 0:
-		d.reportOK("required", "a pod that has the annotation required-plugins.noderesource.dev does not start without the plugins it names")
+		found.addOK("a pod that has the annotation required-plugins.noderesource.dev does not start without the plugins it " +
+			"names")
 	case tolerate == "":
-		d.report("required", Warning, "set "+table.tolerate+", and annotate static pods and the plugin's own DaemonSet with it",
-			"no container of this node is created without the NRI plugins %q, not even the one of the plugin's own pod", required)
+		found.add(Warning, "set "+table.tolerate+", and annotate static pods and the plugin's own DaemonSet with it",
+			"no container of this node is created without the NRI plugins %q, not even the one of the plugin's own "+
+				"pod", required)
 	default:
-		d.reportOK("required", "only pods annotated %[2]s get containers without the NRI plugins %[1]q", required, tolerate)
+		found.addOK("only pods annotated %[2]s get containers without the NRI plugins %[1]q", required, tolerate)
 	}
+	return found
 }
