@@ -57,7 +57,7 @@ func (c *creator) precheck(ctx context.Context, n *creation) error {
 	if err := c.checkRuntime(n, current); err != nil {
 		return err
 	}
-	if !current.engine.MayAsk(n.pod.GetAnnotations()) && c.hasNoFiles(ctx, n, current) {
+	if !current.engine.MayRequest(n.pod.GetAnnotations()) && c.hasNoFiles(ctx, n, current) {
 		return errNoInjection
 	}
 	return nil
@@ -71,7 +71,7 @@ func (c *creator) checkRuntime(n *creation, current *core) error {
 		return nil
 	}
 	for _, requests := range []map[string]string{n.pod.GetAnnotations(), n.c.GetAnnotations(), n.c.GetLabels()} {
-		if current.engine.MayAsk(requests) {
+		if current.engine.MayRequest(requests) {
 			return c.unsupportedRuntime(why, "the container's annotations or labels")
 		}
 	}

@@ -108,7 +108,8 @@ func TestCDIReplacesExistingThings(t *testing.T) {
 		CDIReplaces: true,
 	}
 	b := NewBuilder(have)
-	before := b.Clone()
+	base := b
+	b = base.Delta()
 	testkit.Must(t,
 		b.AddDevice(&Device{Path: "/dev/a", Type: "c", Major: 1, Minor: 5, Origin: cdi("one")}),
 		b.AddMount(&Mount{Destination: "/m", Source: "/t", Origin: cdi("one")}))
@@ -121,8 +122,8 @@ func TestCDIReplacesExistingThings(t *testing.T) {
 	// Only CDI replaces.
 	wantConflict(t, b.AddDevice(&Device{Path: "/dev/b", Type: "c", Major: 1, Minor: 5, Origin: att("net1")}), "as the runtime created it")
 	wantConflict(t, b.AddMount(&Mount{Destination: "/n", Source: "/t", Origin: att("net1")}), "as the runtime created it")
-	// An earlier clone is unchanged.
-	wantConflict(t, before.AddDevice(&Device{Path: "/dev/a", Type: "c", Major: 1, Minor: 5, Origin: att("net1")}), "as the runtime created it")
+	// The base of the delta is unchanged.
+	wantConflict(t, base.AddDevice(&Device{Path: "/dev/a", Type: "c", Major: 1, Minor: 5, Origin: att("net1")}), "as the runtime created it")
 	if have.Devices[0].Path != "/dev//a" || have.Mounts[0].Destination != "/m/" {
 		t.Error("the caller's lists were changed")
 	}
@@ -247,13 +248,55 @@ func TestNetDevicesAndGroups(t *testing.T) {
 	}
 }
 
-func TestCloneSharesNothingThatChanges(t *testing.T) {
-	b := NewBuilder(Existing{})
-	testkit.Must(t, b.AddEnv(&Env{Name: "A", Value: "1", Origin: cdi("one")}))
-	c := b.Clone()
-	testkit.Must(t, b.AddEnv(&Env{Name: "A", Value: "2", Origin: cdi("two")}), b.AddDevice(&Device{Path: "/dev/a", Origin: cdi("two")}))
-	if s := c.Set(); s.Env[0].Value != "1" || len(s.Devices) != 0 {
-		t.Errorf("the clone changed: %+v", s)
+// TestDeltaChangesItsBaseOnlyByMerge also checks that a merged delta has the effect of the same edits without a delta.
+func TestDeltaChangesItsBaseOnlyByMerge(t *testing.T) {
+	addFirst := func(b *Builder) {
+		testkit.Must(t,
+			b.AddEnv(&Env{Name: "A", Value: "1", Origin: cdi("one")}), b.AddEnv(&Env{Name: "B", Value: "1", Origin: cdi("one")}),
+			b.AddDevice(&Device{Path: "/dev/a", Type: "c", Major: 1, Minor: 3, Access: "r", Origin: cdi("one")}),
+			b.AddDevice(&Device{Path: "/dev/b", Type: "c", Major: 1, Minor: 3, Access: "r", Origin: cdi("one")}),
+			b.AddMount(&Mount{Destination: "/m", Source: "/1", Origin: cdi("one")}), b.AddMount(&Mount{Destination: "/n", Source: "/1", Origin: cdi("one")}),
+			b.AddNetDevice(NetDevice{HostName: "eth1", Name: "net1", Origin: cdi("one")}))
+		b.AddGID(GID{ID: 7})
+		b.SetRDT(RDT{ClosID: "one"})
+	}
+	addSecond := func(b *Builder) {
+		testkit.Must(t,
+			b.AddEnv(&Env{Name: "A", Value: "2", Origin: cdi("two")}), b.AddEnv(&Env{Name: "C", Value: "2", Origin: cdi("two")}),
+			b.AddDevice(&Device{Path: "/dev/a", Type: "c", Major: 1, Minor: 3, Access: "w", Origin: cdi("two")}),
+			b.AddDevice(&Device{Path: "/dev/b", Type: "c", Major: 1, Minor: 3, Access: "w", Origin: att("net1")}),
+			b.AddMount(&Mount{Destination: "/m", Source: "/2", Origin: cdi("two")}),
+			b.AddNetDevice(NetDevice{HostName: "eth1", Name: "net1", Origin: cdi("two")}), b.AddNetDevice(NetDevice{HostName: "eth2", Name: "net2", Origin: cdi("two")}))
+		wantConflict(t, b.AddNetDevice(NetDevice{HostName: "eth1", Name: "net3", Origin: cdi("two")}), "eth1")
+		wantConflict(t, b.AddEnv(&Env{Name: "B", Value: "2", Origin: att("net1")}), `"B"`, "net1")
+		b.AddHook(&Hook{Stage: Prestart, Path: "/h", Origin: cdi("two")})
+		b.AddGID(GID{ID: 7})
+		b.AddGID(GID{ID: 8})
+		b.SetRDT(RDT{ClosID: "two"})
+	}
+	direct, first, base := NewBuilder(Existing{}), NewBuilder(Existing{}), NewBuilder(Existing{})
+	addFirst(direct)
+	addSecond(direct)
+	addFirst(first)
+	addFirst(base)
+	delta := base.Delta()
+	addSecond(delta)
+	if diff := cmp.Diff(first.Edits(), base.Edits()); diff != "" {
+		t.Errorf("the delta changed its base: %s", diff)
+	}
+	if e := delta.Edits(); len(e.Env) != 2 || len(e.Devices) != 2 || len(e.Mounts) != 1 || len(e.NetDevices) != 1 || len(e.GIDs) != 1 {
+		t.Errorf("the delta has edits of its base: %+v", e)
+	}
+	preview := delta.Preview()
+	if diff := cmp.Diff(first.Edits(), base.Edits()); diff != "" {
+		t.Errorf("the preview changed the base: %s", diff)
+	}
+	base.Merge(delta)
+	if diff := cmp.Diff(base.Edits(), preview); diff != "" {
+		t.Errorf("preview: %s", diff)
+	}
+	if diff := cmp.Diff(direct.Set(), base.Set()); diff != "" || base.Changes() != direct.Changes() {
+		t.Errorf("merged: %d changes instead of %d, %s", base.Changes(), direct.Changes(), diff)
 	}
 }
 

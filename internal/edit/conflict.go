@@ -8,13 +8,13 @@ import (
 	"github.com/containerd/errdefs"
 )
 
-// existing is the origin of what the container has before any edit.
+// existing is the origin of everything that the container has before any edit.
 var existing = Origin{Request: "the container as the runtime created it"}
 
 // NewConflict returns the errdefs.ErrConflict of two edits that claim the same path, variable or network
 // device. The detail may be "".
-func NewConflict(what, name string, first, second Origin, detail string) error {
-	text := fmt.Sprintf("%s %q is claimed twice: by %s and by %s", what, name, first, second)
+func NewConflict(kind, name string, first, second Origin, detail string) error {
+	text := fmt.Sprintf("%s %q is claimed twice: by %s and by %s", kind, name, first, second)
 	if detail != "" {
 		text += ": " + detail
 	}

@@ -22,7 +22,7 @@ const (
 	SourceJackfield
 	// HooksDir marks hooks from a hooks.d directory.
 	HooksDir
-	// Injector marks edits that annotations of NRI's device-injector ask for.
+	// Injector marks edits that annotations of NRI's device-injector request.
 	Injector
 )
 
@@ -152,10 +152,16 @@ func (d *Device) FileType() uint32 {
 	return map[string]uint32{"c": unix.S_IFCHR, "u": unix.S_IFCHR, "b": unix.S_IFBLK, "p": unix.S_IFIFO}[d.Type]
 }
 
+// key identifies the device in a set.
+func (d *Device) key() string { return Clean(d.Path) }
+
 // sameNode reports whether two devices have the same type and numbers.
 func (d *Device) sameNode(o *Device) bool {
 	return d.Type == o.Type && d.Major == o.Major && d.Minor == o.Minor
 }
+
+// key identifies the mount in a set. The mounts below /run and /var/run that name the same directory differ.
+func (m *Mount) key() string { return absolute(m.Destination) }
 
 func (m *Mount) sameMount(o *Mount) bool {
 	return m.Source == o.Source && m.Type == o.Type && slices.Equal(m.Options, o.Options)

@@ -17,11 +17,14 @@ func ParseEnv(text string, o Origin) Env {
 	return Env{Name: name, Value: value, Origin: o}
 }
 
+// key identifies the variable in a set.
+func (e *Env) key() string { return e.Name }
+
 // Text returns the variable as NAME=value.
 func (e *Env) Text() string { return e.Name + "=" + e.Value }
 
 // LastEnv returns the index of the last NAME=value entry for name, which is the one that takes
-// effect, or -1. An entry without "=" is a name, too.
+// effect, or -1. An entry without "=" is a name.
 func LastEnv(env []string, name string) int {
 	for i := len(env) - 1; i >= 0; i-- {
 		if rest, ok := strings.CutPrefix(env[i], name); ok && (rest == "" || rest[0] == '=') {

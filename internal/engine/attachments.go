@@ -13,47 +13,56 @@ import (
 
 	"github.com/jackfield/jackfield/internal/base/diag"
 	"github.com/jackfield/jackfield/internal/config/policy"
-	"github.com/jackfield/jackfield/internal/edit"
+	"github.com/jackfield/jackfield/internal/host/sysfs"
 	"github.com/jackfield/jackfield/internal/source/annotation"
 	"github.com/jackfield/jackfield/internal/source/attachment"
 )
 
-// deliverNetworks delivers the pod's attachments. Those that the annotation lists are explicit
-// requests. Under "auto" every attachment whose network the policy manages is delivered; the
+// networks lists the pod's attachments. Those that the annotation lists are explicit
+// requests. With "auto", every attachment whose network the policy manages is delivered; the
 // others are unmanaged.
-func (p *planner) deliverNetworks(want annotation.Networks, found []attachment.Attachment) {
-	if p.req.FromManifest && p.req.SandboxID == "" {
-		want.Items = nil // the caller explains them
-	}
-	if want.Mode == annotation.NetworksAuto {
-		for i := range found {
-			if hasDevice(found[i]) {
-				p.deliverAttachment(&found[i], "", false)
+func networks(in *inputs) (list []candidate, _ error) {
+	requested := in.annotated.Networks
+	if requested.Mode == annotation.NetworksAuto {
+		for i := range in.attached {
+			if hasDevice(in.attached[i]) {
+				list = append(list, attachmentCandidate(in, &in.attached[i], "", false))
 			}
 		}
 	}
-	delivered := make([]bool, len(found))
-	for _, n := range want.Items {
+	if in.req.FromManifest && in.req.SandboxID == "" {
+		return list, nil // the caller explains the networks of the annotation
+	}
+	listed := make([]bool, len(in.attached))
+	for _, n := range requested.Items {
 		matched := false
-		for i := range found {
-			if !n.Selects(p.req.Namespace, found[i].Network, found[i].IfName) {
+		for i := range in.attached {
+			a := &in.attached[i]
+			if !n.Selects(in.req.Namespace, a.Network, a.IfName) {
 				continue
 			}
 			matched = true
-			if !delivered[i] {
-				delivered[i] = true
-				p.deliverAttachment(&found[i], n.Key, n.Optional)
+			if !listed[i] {
+				listed[i] = true
+				list = append(list, attachmentCandidate(in, a, n.Key, n.Optional))
 			}
 		}
 		if !matched {
-			item := Item{Kind: KindNetwork, Name: n.Item, Request: fmt.Sprintf("network %q", n.Item), From: n.Key, Optional: n.Optional}
-			p.deliver(item, func(*Item) error {
-				return &RequestError{Annotation: n.Key, Position: n.Position, Request: item.Request,
-					Err: fmt.Errorf("no device-info of this pod in %s is of that network or interface (found: %s); "+
-						"check that the network's CNI plugin writes device-info: %w", p.cfg.DeviceInfo.CNIDir, listAttachments(found), errdefs.ErrNotFound)}
-			})
+			list = append(list, missingNetwork(in, n))
 		}
 	}
+	return list, nil
+}
+
+// missingNetwork returns the candidate of a requested network that the pod does not have.
+func missingNetwork(in *inputs, n annotation.Network) candidate {
+	item := Item{Kind: KindNetwork, Name: n.Item, Request: fmt.Sprintf("network %q", n.Item), From: n.Key, Optional: n.Optional}
+	return candidate{item: item, resolve: func(*delta) error {
+		return &RequestError{Annotation: n.Key, Position: n.Position, Request: item.Request,
+			Err: fmt.Errorf("no device-info of this pod in %s is of that network or interface (found: %s); "+
+				"check that the network's CNI plugin writes device-info: %w",
+				in.cfg.DeviceInfo.CNIDir, listAttachments(in.attached), errdefs.ErrNotFound)}
+	}}
 }
 
 // hasDevice reports whether an attachment has a device or socket. Most networks have none.
@@ -72,117 +81,140 @@ func listAttachments(found []attachment.Attachment) string {
 	return strings.Join(names, ", ")
 }
 
-// deliverAllocated delivers the devices that a device plugin or DRA driver allocated to the container
-// and that belong to no network. They are discovered: a rule may grant them. A device that the container has
-// already, from the plugin or by an annotation, stays as it is.
-func (p *planner) deliverAllocated(found []attachment.Attachment) {
-	for i := range found {
-		if !p.inView(&found[i]) {
-			p.deliverAttachment(&found[i], "", false)
-		}
+// allocatedDevices lists the devices that a device plugin or DRA driver allocated to the container
+// and that belong to no network. They are discovered: a rule can grant them. A device that the container has
+// already, from the plugin or by an annotation, is left out.
+func allocatedDevices(in *inputs) (list []candidate, _ error) {
+	for i := range in.allocated {
+		c := attachmentCandidate(in, &in.allocated[i], "", false)
+		c.device = &in.allocated[i]
+		list = append(list, c)
 	}
+	return list, nil
 }
 
-// deliverResource delivers the devices of an extended resource that the kubelet
+// resourceCandidates returns the candidates of an extended resource: the devices that the kubelet
 // allocated to the container, as the device plugin's files describe them.
-func (p *planner) deliverResource(d annotation.Device) {
+func resourceCandidates(in *inputs, d annotation.Device) (list []candidate) {
 	item := Item{Kind: KindResource, Name: d.Name, Device: d.ID, Request: fmt.Sprintf("resource %q", d.Item), From: d.Key, Optional: d.Optional}
-	found, err := p.search.Resource(d.Name, d.ID)
+	found, err := in.search.Resource(d.Name, d.ID)
 	unlisted, ok := errors.AsType[*attachment.UnlistedError](err)
-	if ok && !p.isForThisContainer(d.Key) && len(unlisted.Holders) > 0 && !unlisted.Claimed {
+	if ok && !in.isKeyOfContainer(d.Key) && len(unlisted.Holders) > 0 && !unlisted.Claimed {
 		// The pod's annotation means the containers that have the resource. Init and ephemeral
 		// containers have no annotation of their own that could exclude them.
-		p.addItem(item, Unmanaged, fmt.Errorf("the kubelet lists no init container and no ephemeral container; it gave the resource to container %q", unlisted.Holders[0]))
-		return
+		return []candidate{declined(item, Unmanaged, fmt.Errorf("the kubelet lists no init container and no ephemeral container; "+
+			"it gave the resource to container %q", unlisted.Holders[0]))}
 	}
-	if _, unanswered := errors.AsType[*attachment.UnansweredError](err); unanswered && p.req.FromManifest {
+	if _, unanswered := errors.AsType[*attachment.UnansweredError](err); unanswered && in.req.FromManifest {
 		if hint := diag.MalformedPCIAddress(d.ID); hint != "" {
 			item.Notes = append(item.Notes, hint)
 		}
-		p.addItem(item, NotChecked, errors.New("needs the node of the pod: the kubelet there knows what it allocated to the container, and none can be asked here"))
-		return
+		return []candidate{declined(item, NotChecked, errors.New("needs the node of the pod: the kubelet there knows "+
+			"what it allocated to the container, and none can be asked here"))}
 	}
 	if err != nil {
-		p.deliver(item, func(*Item) error { return inAnnotation(d.Key, d.Position, err) })
+		list = append(list, candidate{item: item, resolve: func(*delta) error { return inAnnotation(d.Key, d.Position, err) }})
 	}
 	for i := range found {
-		p.deliverAttachment(&found[i], d.Key, d.Optional)
+		list = append(list, attachmentCandidate(in, &found[i], d.Key, d.Optional))
 	}
+	return list
 }
 
-// isForThisContainer reports whether an annotation's key names this container.
-func (p *planner) isForThisContainer(key string) bool {
-	return strings.HasSuffix(key, "/container."+p.req.Container)
-}
-
-// deliverAttachment delivers one attachment. key is the annotation that requests it, or "" if it was
-// discovered: then it is unmanaged unless a rule grants it. If a rule grants the pod any socket
+// attachmentCandidate returns the candidate of one attachment. The key is the annotation that requests it, or "" if it
+// was discovered: then it is unmanaged unless a rule grants it. If a rule grants the pod any socket
 // or device of the network, a fault in its device-info is an error.
-func (p *planner) deliverAttachment(a *attachment.Attachment, key string, optional bool) {
+func attachmentCandidate(in *inputs, a *attachment.Attachment, key string, optional bool) candidate {
 	item := newAttachmentItem(a)
 	item.From, item.Optional = key, optional
+	var unchecked error
 	if key == "" {
 		item.From = cmp.Or(a.File, a.OwnerFrom)
-		if reason := p.unmanagedReason(a); reason != "" {
-			kept, err := p.keeps(a)
+		if reason := unmanagedReason(in, a); reason != "" {
+			received, err := hasReceived(in, a)
 			if err != nil {
-				p.unchecked = append(p.unchecked, &RequestError{Request: item.Request, Err: err})
+				unchecked = &RequestError{Request: item.Request, Err: err}
 			}
-			if !kept {
-				p.addItem(item, Unmanaged, &UnmanagedError{reason, p.missingRule(a)})
-				return
+			if !received {
+				c := declined(item, Unmanaged, &UnmanagedError{reason, missingRule(in, a)})
+				c.unchecked = unchecked
+				return c
 			}
 		}
 		if a.Info == nil && a.Err == nil && (a.Claimed == nil || a.Network != "" || a.Owner != attachment.OwnedHere) {
 			item.Notes = nil // the reason has them
-			p.addItem(item, Unmanaged, errors.New(strings.Join(a.Notes, "; ")))
-			return
+			return declined(item, Unmanaged, errors.New(strings.Join(a.Notes, "; ")))
 		}
 	}
-	p.deliver(item, func(item *Item) error {
-		err := p.addAttachment(a, key, item)
-		switch {
-		case err == nil:
-			return nil
-		case isRefusal(err) && key == "" && item.Rule == "":
-			// No rule grants any part of it, so it is unmanaged, and the set has nothing of it.
-			if p.req.FromManifest && a.Claimed != nil {
-				item.Notes = append(item.Notes, "a device that the claim's driver has the runtime inject (CDI) needs no rule; a manifest does not show it, `jackfield status` does")
-			}
-			item.Decline(Unmanaged, err)
-			return nil
-		case isRefusal(err):
-			return err
-		}
-		return &RequestError{Request: item.Request, Err: err}
-	})
+	return candidate{item: item, unchecked: unchecked, resolve: func(d *delta) error { return resolveAttachment(in, d, a, key) }}
 }
 
-// addAttachment adds the socket or the device nodes of an attachment.
-func (p *planner) addAttachment(a *attachment.Attachment, key string, item *Item) error {
+// hasReceived reports whether a running container has the socket or device of an attachment, and keeps it without a
+// rule. An error means that this cannot be determined.
+func hasReceived(in *inputs, a *attachment.Attachment) (bool, error) {
+	if !in.running {
+		return false, nil
+	}
+	if a.Info == nil {
+		return false, a.Err
+	}
+	if s := newAttachmentSocket(in, a); s != nil {
+		if !s.onHost {
+			return false, nil
+		}
+		at, err := in.roots.locate(s.name, s.path)
+		return err == nil && in.hasSocket(at), err
+	}
+	found, err := findNodes(in.host, a)
+	isMissing := func(n sysfs.Node) bool { return !in.hasNode(n) }
+	return err == nil && len(found.nodes) > 0 && !slices.ContainsFunc(found.nodes, isMissing), err
+}
+
+// resolveAttachment adds the socket or the device nodes of an attachment.
+func resolveAttachment(in *inputs, d *delta, a *attachment.Attachment, key string) error {
+	err := addAttachment(in, d, a, key)
+	switch {
+	case err == nil:
+		return nil
+	case isRefusal(err) && key == "" && d.item.Rule == "":
+		// No rule grants any part of it.
+		if in.req.FromManifest && a.Claimed != nil {
+			d.addNotes("a device that the claim's driver has the runtime inject (CDI) needs no rule; " +
+				"a manifest does not show it, `jackfield status` does")
+		}
+		d.item.SetOutcome(Unmanaged, err)
+		return nil
+	case isRefusal(err):
+		return err
+	}
+	return &RequestError{Request: d.item.Request, Err: err}
+}
+
+func addAttachment(in *inputs, d *delta, a *attachment.Attachment, key string) error {
 	if a.Err != nil {
 		return a.Err
 	}
 	if a.Info == nil && a.Network == "" && a.Claimed != nil {
-		// The driver may say more later: the container then has a file to read it in.
-		item.Outcome = Injected
-		p.addToView(viewEntry{att: a})
+		// The driver may describe the device later: the container then has a file to read it in.
+		d.item.Outcome = Injected
+		d.view = newAttachmentEntry(a, placement{})
 		return nil
 	}
 	if a.Info == nil {
-		item.Notes = nil // the error has them
-		return &RequestError{Annotation: key, Err: fmt.Errorf("%s (searched in %s): %w", strings.Join(a.Notes, "; "), p.cfg.DeviceInfo.CNIDir, errdefs.ErrNotFound)}
+		d.item.Notes = nil // the error has them
+		return &RequestError{Annotation: key, Err: fmt.Errorf("%s (searched in %s): %w",
+			strings.Join(a.Notes, "; "), in.cfg.DeviceInfo.CNIDir, errdefs.ErrNotFound)}
 	}
-	origin := edit.Origin{Source: edit.Attachment, Request: item.Request, File: a.File}
-	if s, ok := p.socketOf(a); ok {
-		return p.deliverSocket(s, origin, item)
+	if s := newAttachmentSocket(in, a); s != nil {
+		return addSocket(in, d, s)
 	}
-	return p.deliverDevice(a, origin, item)
+	return resolveDevice(in, d, a)
 }
 
 // newAttachmentItem returns the item of a network or of a device without a network.
 func newAttachmentItem(a *attachment.Attachment) Item {
 	item := Item{Kind: KindNetwork, Name: a.Network, Interface: a.IfName, File: a.File, Notes: slices.Clone(a.Notes)}
+	// The request names the most specific of claim, interface, network and resource.
 	switch {
 	case a.Network == "" && a.Claimed != nil:
 		item.Kind, item.Name, item.Device = KindClaim, a.Claimed.Name(), a.Claimed.Device
@@ -197,58 +229,44 @@ func newAttachmentItem(a *attachment.Attachment) Item {
 	case a.Resource == "":
 		item.Kind, item.Device, item.Request = KindResource, a.DeviceID, fmt.Sprintf("device %q", a.DeviceID)
 	default:
-		item.Kind, item.Name, item.Device, item.Request = KindResource, a.Resource, a.DeviceID, fmt.Sprintf("resource %q device %q", a.Resource, a.DeviceID)
+		item.Kind, item.Name, item.Device = KindResource, a.Resource, a.DeviceID
+		item.Request = fmt.Sprintf("resource %q device %q", a.Resource, a.DeviceID)
 	}
 	return item
 }
 
 // unmanagedReason returns why a discovered attachment is unmanaged, or "".
-func (p *planner) unmanagedReason(a *attachment.Attachment) string {
+func unmanagedReason(in *inputs, a *attachment.Attachment) string {
 	switch {
-	case p.managesNetwork(p.subject, a):
+	case in.managesNetwork(a):
 		return ""
 	case a.Network == "":
-		return fmt.Sprintf("no rule grants allocated devices to namespace %q", p.req.Namespace)
+		return fmt.Sprintf("no rule grants allocated devices to namespace %q", in.req.Namespace)
 	}
-	reason := fmt.Sprintf("no rule grants sockets or devices of network %q to namespace %q", a.Network, p.req.Namespace)
-	if known := (&attachment.Attachment{Network: a.Network}); a.NetworkGuessed && p.managesNetwork(p.subject, known) {
+	reason := fmt.Sprintf("no rule grants sockets or devices of network %q to namespace %q", a.Network, in.req.Namespace)
+	if known := (&attachment.Attachment{Network: a.Network}); a.NetworkGuessed && in.managesNetwork(known) {
 		reason += ": for a rule that names networks, Multus' record of the sandbox must have the network's namespace; " + a.NetworkGap
 	}
 	return reason
 }
 
-// missingRule returns, in audit mode, the refusal with the lines that would have an unmanaged
-// attachment delivered, or nil.
-func (p *planner) missingRule(a *attachment.Attachment) *policy.RefusedError {
-	if p.policy.Mode() != policy.Audit || a.Info == nil {
+// missingRule returns, in audit mode, the refusal with the lines of a rule that would deliver an unmanaged
+// attachment, or nil.
+func missingRule(in *inputs, a *attachment.Attachment) *policy.RefusedError {
+	if in.policy.Mode() != policy.Audit || a.Info == nil {
 		return nil
 	}
-	subject := p.subjectFor(a)
-	grant, err := p.policy.Network(subject, a.PolicyNetwork())
-	if s, ok := p.socketOf(a); ok && !s.inContainer() {
-		at, unknown := p.socketPath(s.path)
+	subject := in.subjectFor(a)
+	grant, err := in.policy.Network(subject, a.PolicyNetwork())
+	if s := newAttachmentSocket(in, a); s != nil && s.onHost {
+		at, unknown := in.roots.locate(s.name, s.path)
 		if unknown != nil {
 			return nil // delivering it would fail for another reason than policy
 		}
-		grant, err = p.policy.Socket(subject, at.names()[0])
+		grant, err = in.policy.Socket(subject, at.names()[0])
 	}
 	if err != nil || grant.Refusal == nil || len(grant.Refusal.Lines) == 0 {
 		return nil
 	}
 	return grant.Refusal
-}
-
-// managesNetwork reports whether some rule lets the attachment's network bring the container
-// anything.
-func (e *Engine) managesNetwork(s policy.Subject, a *attachment.Attachment) bool {
-	s.NetworkGuessed, s.Explanations = a.NetworkGuessed, new(int)
-	grant, err := e.policy.Network(s, a.PolicyNetwork())
-	return err == nil && grant.Rule != ""
-}
-
-// subjectFor returns the subject of policy for what an attachment brings.
-func (p *planner) subjectFor(a *attachment.Attachment) policy.Subject {
-	s := p.subject
-	s.Network, s.NetworkGuessed = a.PolicyNetwork(), a.NetworkGuessed
-	return s
 }

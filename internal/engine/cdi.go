@@ -18,80 +18,59 @@ import (
 	"github.com/jackfield/jackfield/pkg/cdi"
 )
 
-func cdiRequest(name string) string {
-	return "CDI device " + strconv.Quote(name)
+// cdiRequest returns Item.Request of a CDI device.
+func cdiRequest(name string) string { return "CDI device " + strconv.Quote(name) }
+
+// cdiLookup looks up CDI devices for one container, all in the same snapshot of the spec files. It reads the files at
+// the first lookup.
+type cdiLookup struct {
+	registry *cdi.Cache
+	opts     *Options
+	names    []string // if not nil, the snapshot has only these devices: a process for one container parses fewer files
+	snapshot *cdi.Snapshot
 }
 
-// deliverPassedDevices delivers the CDI devices that the adapter passes, such as those of
-// --cdi-device.
-func (p *planner) deliverPassedDevices() {
-	for _, name := range p.req.CDIDevices {
-		p.deliver(Item{Kind: KindCDI, Name: name, Request: cdiRequest(name), From: "the command line"}, func(item *Item) error {
-			return p.addCDI(name, item)
-		})
+// load reads the spec files, unless a directory is unresponsive.
+func (l *cdiLookup) load() error {
+	if l.snapshot != nil {
+		return nil
 	}
-}
-
-// addCDI adds the edits of a CDI device, or of every device of a kind for the name
-// "all", after policy granted each. Spec-level edits come once for each file,
-// before those of its first device.
-func (p *planner) addCDI(name string, item *Item) error {
-	if p.snapshot == nil {
-		if err := p.checkDirs(p.opts.SpecDirs...); err != nil {
-			return err
-		}
-		if p.cdiNames == nil {
-			p.snapshot = p.registry.Snapshot()
-		} else {
-			p.snapshot = p.registry.SnapshotOf(p.cdiNames)
-		}
+	if err := l.opts.checkDirs(l.opts.SpecDirs...); err != nil {
+		return err
 	}
-	devices, err := p.findCDI(name)
-	if p.cdiNames != nil && (err != nil || !slices.Contains(p.cdiNames, name)) {
-		p.snapshot, p.cdiNames = p.registry.Snapshot(), nil
-		devices, err = p.findCDI(name)
-	}
-	if err != nil {
-		return p.lookupError(name, err)
-	}
-	if kind, all := strings.CutSuffix(name, "=all"); all && devices[0].Name != name {
-		item.Notes = append(item.Notes, p.noteUnusable(kind)...)
-		if p.opts.ForAdministrator {
-			item.Notes = append(item.Notes, noteMembers(devices))
-		}
-	}
-	for i, d := range devices {
-		if i > 0 { // there may be tens of thousands
-			if err := p.inTime(); err != nil {
-				return fmt.Errorf("%s, %d of its %d devices done: %w", cdiRequest(name), i, len(devices), err)
-			}
-		}
-		if err := p.addCDIDevice(d, item); err != nil {
-			return err
-		}
+	if l.names == nil {
+		l.snapshot = l.registry.Snapshot()
+	} else {
+		l.snapshot = l.registry.SnapshotOf(l.names)
 	}
 	return nil
 }
 
-// findCDI returns the devices that a name stands for.
-func (p *planner) findCDI(name string) ([]*cdi.Device, error) {
-	if kind, all := strings.CutSuffix(name, "=all"); all {
-		return p.snapshot.Expand(kind)
+// find returns the devices that a name stands for. After load, it parses all files where those of the names are not
+// enough.
+func (l *cdiLookup) find(name string) ([]*cdi.Device, error) {
+	devices, err := l.findLoaded(name)
+	if l.names != nil && (err != nil || !slices.Contains(l.names, name)) {
+		l.snapshot, l.names = l.registry.Snapshot(), nil
+		devices, err = l.findLoaded(name)
 	}
-	d, err := p.snapshot.Device(name)
+	return devices, err
+}
+
+func (l *cdiLookup) findLoaded(name string) ([]*cdi.Device, error) {
+	if kind, all := strings.CutSuffix(name, "=all"); all {
+		return l.snapshot.Expand(kind)
+	}
+	d, err := l.snapshot.Device(name)
 	return []*cdi.Device{d}, err
 }
 
-// noteNetDevices is for network devices of a CDI file. The adapters do not know which OCI runtime
-// runs the container, and so not whether it supports them.
-const noteNetDevices = "an OCI runtime that does not know netDevices (runc before 1.4) leaves network devices out and reports no error: run `jackfield doctor` on the node"
-
-// noteUnusable lists what "all" does not deliver. A faulty file does not affect the devices of other
+// noteUnusable lists files and devices that "all" leaves out. An invalid file does not affect the devices of other
 // files, but it is reported.
-func (p *planner) noteUnusable(kind string) []string {
+func (l *cdiLookup) noteUnusable(kind string) []string {
 	const notAll = "not all of the kind's devices are usable"
 	const maxListed = 3
-	reasons := p.snapshot.Skipped(kind)
+	reasons := l.snapshot.Skipped(kind)
 	var notes []string
 	for _, err := range reasons[:min(len(reasons), maxListed)] {
 		notes = append(notes, notAll+": "+err.Error())
@@ -102,87 +81,116 @@ func (p *planner) noteUnusable(kind string) []string {
 	return notes
 }
 
-// lookupError returns the error for a device that the registry does not return. Which devices the
-// node has is not for everyone to know: a refusal comes first.
-func (p *planner) lookupError(name string, err error) error {
-	_, refused := p.policy.CDI(p.subject, name)
-	var refusal *policy.RefusedError
-	switch {
-	case refused == nil:
-		return p.shortenNotFound(err)
-	case p.opts.ForAdministrator && errors.As(refused, &refusal):
-		// A rule for a device that does not exist is no remedy.
-		without := *refusal
-		without.Lines = nil
-		return &RequestError{Err: p.shortenNotFound(err), Hint: "policy would refuse the name as well: " + without.Error()}
-	}
-	return refused
-}
-
-// addCDIDevice adds the edits of one CDI device.
-func (p *planner) addCDIDevice(d *cdi.Device, item *Item) error {
-	name := d.Name
-	grant, err := p.policy.CDI(p.subject, name)
-	if err != nil {
+// resolveCDI adds the edits of a CDI device, or of every device of a kind for the name
+// "all", after policy granted each. The edits of a spec file for all of its devices come once,
+// before those of its first device.
+func resolveCDI(in *inputs, d *delta, name string) error {
+	if err := in.cdi.load(); err != nil {
 		return err
 	}
-	item.File, item.Rule = d.File, grant.Rule
-	item.noteGrant(grant)
-	if p.devices[name] {
-		return nil
+	devices, err := in.cdi.find(name)
+	if err != nil {
+		return lookupError(in, name, err)
 	}
-	netDevices := len(p.b.Edits().NetDevices)
-	origin := edit.Origin{Source: edit.CDI, Request: item.Request, File: d.File, Rule: grant.Rule}
-	var env []string
-	if !p.specs[d.File] {
-		env = append(env, d.SpecEdits.Env...)
-		origin.Field = "containerEdits"
-		if err := p.addCDIEdits(d.SpecEdits, origin); err != nil {
-			return &RequestError{Request: cdiRequest(name), Err: err}
+	if kind, all := strings.CutSuffix(name, "=all"); all && devices[0].Name != name {
+		d.addNotes(in.cdi.noteUnusable(kind)...)
+		if in.opts.ForAdministrator {
+			d.addNotes(noteMembers(devices))
 		}
-		p.specs[d.File] = true
 	}
-	origin.Field = fmt.Sprintf("devices[%d].containerEdits", d.Index)
-	if err := p.addCDIEdits(d.Edits, origin); err != nil {
-		return &RequestError{Request: cdiRequest(name), Err: err}
-	}
-	p.devices[name] = true
-	if p.opts.ForAdministrator {
-		p.noteEnvClashes(name, append(env, d.Edits.Env...), item)
-	}
-	if len(p.b.Edits().NetDevices) > netDevices {
-		item.Notes = append(item.Notes, noteNetDevices)
+	for i, device := range devices {
+		if i > 0 { // there may be tens of thousands
+			if err := in.checkDeadline(); err != nil {
+				return fmt.Errorf("%s, %d of its %d devices done: %w", cdiRequest(name), i, len(devices), err)
+			}
+		}
+		if err := addCDIDevice(in, d, device); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-// maxExplained is the number of missing CDI devices of a container whose errors list what the node
-// has: an annotation may name a thousand devices, and a node may have as many files.
-const maxExplained = 8
-
-func (p *planner) shortenNotFound(err error) error {
-	if none, ok := errors.AsType[*cdi.NotFoundError](err); ok {
-		p.missing++
-		isShort := p.missing > maxExplained
-		if isShort {
-			none.Shorten()
-		}
-		none.Remedies = remediesOf(none, isShort)
+// lookupError returns the error for a device that the registry does not return. It checks policy first, so that
+// tenants cannot probe for devices of the node.
+func lookupError(in *inputs, name string, err error) error {
+	_, refused := in.policy.CDI(in.subject, name)
+	var refusal *policy.RefusedError
+	switch {
+	case refused == nil:
+		return err
+	case in.opts.ForAdministrator && errors.As(refused, &refusal):
+		// A rule for a device that does not exist is no remedy.
+		without := *refusal
+		without.Lines = nil
+		return &RequestError{Err: err, Hint: "policy would refuse the name as well: " + without.Error()}
 	}
-	return err
+	return refused
+}
+
+// noteNetDevices is the note of CDI devices with network devices. The adapters do not know which OCI runtime
+// runs the container, and so not whether it supports them.
+const noteNetDevices = "an OCI runtime that does not know netDevices (runc before 1.4) leaves network devices out " +
+	"and reports no error: run `jackfield doctor` on the node"
+
+// addCDIDevice adds the edits of one CDI device.
+func addCDIDevice(in *inputs, d *delta, device *cdi.Device) error {
+	grant, err := in.policy.CDI(in.subject, device.Name)
+	if err != nil {
+		return err
+	}
+	d.item.File, d.item.Rule = device.File, grant.Rule
+	d.item.noteGrant(grant)
+	if d.hasCDIDevice(device.Name) {
+		return nil
+	}
+	put(&d.cdiDevices, device.Name, true)
+	netDevices := len(d.edits.Edits().NetDevices)
+	origin := edit.Origin{Source: edit.CDI, Request: d.item.Request, File: device.File, Rule: grant.Rule}
+	var env []string
+	if !d.hasSpecFile(device.File) {
+		put(&d.specFiles, device.File, true)
+		env = append(env, device.SpecEdits.Env...)
+		origin.Field = "containerEdits"
+		if err := addCDIEdits(in, d, device.SpecEdits, origin); err != nil {
+			return &RequestError{Request: cdiRequest(device.Name), Err: err}
+		}
+	}
+	origin.Field = fmt.Sprintf("devices[%d].containerEdits", device.Index)
+	if err := addCDIEdits(in, d, device.Edits, origin); err != nil {
+		return &RequestError{Request: cdiRequest(device.Name), Err: err}
+	}
+	if in.opts.ForAdministrator {
+		noteEnvClashes(d, device.Name, append(env, device.Edits.Env...))
+	}
+	if len(d.edits.Edits().NetDevices) > netDevices {
+		d.addNotes(noteNetDevices)
+	}
+	return nil
+}
+
+// addCDIEdits adds the edits of one containerEdits object of a spec file. The origin's field is
+// its place in the file, such as "devices[2].containerEdits".
+func addCDIEdits(in *inputs, d *delta, e *specs.ContainerEdits, origin edit.Origin) error {
+	adder := cdiedits.Adder{Host: in.host, Builder: d.edits}
+	if user := in.req.User; user != nil {
+		adder.UID, adder.GID = user.UID, user.GID
+	}
+	return adder.Add(e, origin)
 }
 
 // remediesOf returns the commands that help with a device that was not found.
-func remediesOf(none *cdi.NotFoundError, isShort bool) (remedies []string) {
+func remediesOf(notFound *cdi.NotFoundError, isShort bool) (remedies []string) {
 	devices := "run `jackfield devices` to list the devices"
 	if isShort {
 		return []string{devices}
 	}
-	if none.Kind == "nvidia.com/gpu" && none.Reason == cdi.NoSpec && len(none.Explain().Mentions) == 0 {
+	if notFound.Kind == "nvidia.com/gpu" && notFound.Reason == cdi.NoSpec &&
+		len(notFound.Explain().Mentions) == 0 {
 		remedies = append(remedies, "run `jackfield cdi generate nvidia` to create one from what the driver reports")
 	}
 	var existing []string
-	for _, dir := range none.Dirs() {
+	for _, dir := range notFound.Dirs() {
 		if !dir.Missing {
 			existing = append(existing, dir.Path)
 		}
@@ -193,7 +201,7 @@ func remediesOf(none *cdi.NotFoundError, isShort bool) (remedies []string) {
 	return append(remedies, devices)
 }
 
-// maxNotes bounds what the notes of one request list.
+// maxNotes bounds the lists in the notes of one request.
 const maxNotes = 16
 
 // noteMembers lists the devices that "all" stands for.
@@ -212,30 +220,18 @@ func noteMembers(devices []*cdi.Device) string {
 // envSetting is the value of a variable, and the CDI device that set it.
 type envSetting struct{ value, device string }
 
-// noteEnvClashes notes which variables of env the device sets to another value than a device before it.
-func (p *planner) noteEnvClashes(device string, env []string, item *Item) {
-	if p.variables == nil {
-		p.variables = make(map[string]envSetting)
-	}
+// noteEnvClashes adds a note for each variable that the device sets to another value than a device before it.
+func noteEnvClashes(d *delta, device string, env []string) {
 	for _, text := range env {
 		e := edit.ParseEnv(text, edit.Origin{})
-		before, ok := p.variables[e.Name]
+		before, ok := d.variable(e.Name)
 		if ok && before.value == e.Value {
 			continue
 		}
-		p.variables[e.Name] = envSetting{e.Value, device}
-		if ok && len(item.Notes) < maxNotes {
-			item.Notes = append(item.Notes, fmt.Sprintf("variable %s: %s sets %q, and %s sets %q; the last one counts", e.Name, before.device, before.value, device, e.Value))
+		put(&d.variables, e.Name, envSetting{e.Value, device})
+		if ok && len(d.item.Notes) < maxNotes {
+			d.addNotes(fmt.Sprintf("variable %s: %s sets %q, and %s sets %q; the last one counts",
+				e.Name, before.device, before.value, device, e.Value))
 		}
 	}
-}
-
-// addCDIEdits adds the edits of one containerEdits object of a spec file. The origin's field is
-// its place in the file, such as "devices[2].containerEdits".
-func (p *planner) addCDIEdits(e *specs.ContainerEdits, origin edit.Origin) error {
-	adder := cdiedits.Adder{Host: p.host, Builder: &p.b}
-	if user := p.req.User; user != nil {
-		adder.UID, adder.GID = user.UID, user.GID
-	}
-	return adder.Add(e, origin)
 }

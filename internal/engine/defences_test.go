@@ -73,8 +73,7 @@ func TestSocketPathsFitAddress(t *testing.T) {
 func TestSocketPathMustBeClean(t *testing.T) {
 	h := newHost(t, "enforce")
 	for _, path := range []string{"/var/run/vsw/../secret/s", "/var/run/vsw/a/../b/s", "/var/run/vsw//s", "/var/run/vsw/./s", "var/run/vsw/s", "/var/run/vsw/s/"} {
-		p := planner{Engine: h.e}
-		if at, err := p.socketPath(path); !errdefs.IsInvalidArgument(err) {
+		if at, err := h.e.roots.locate("", path); !errdefs.IsInvalidArgument(err) {
 			t.Errorf("path %q: got %+v, %v; want an invalid argument", path, at, err)
 		}
 	}

@@ -3,91 +3,37 @@
 package engine
 
 import (
-	"cmp"
+	"context"
 	"errors"
-	"maps"
-	"path"
+	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/jackfield/jackfield/internal/base/deadline"
 	"github.com/jackfield/jackfield/internal/config"
 	"github.com/jackfield/jackfield/internal/config/policy"
-	"github.com/jackfield/jackfield/internal/edit"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
+	"github.com/jackfield/jackfield/internal/source/annotation"
 	"github.com/jackfield/jackfield/internal/source/attachment"
-	"github.com/jackfield/jackfield/internal/source/hooksd/ocihook"
 	"github.com/jackfield/jackfield/pkg/cdi"
 )
-
-// Options change how an Engine works. The zero value is what a node wants.
-type Options struct {
-	// AllowAll grants everything, for commands that the administrator runs.
-	AllowAll bool
-	// Once is for a process that resolves one request and exits: it watches nothing.
-	Once bool
-	// Staged reports whether sockets are bound in the staging directory (staging.ModeMount). Otherwise
-	// the runtime binds their directories. nil means that they are not.
-	Staged func() bool
-	// FindSocketDir returns the relation of a sandbox to the directory at a path below a canonical socket root;
-	// staging.SocketDirFinder returns such a function. nil means that every directory is foreign.
-	FindSocketDir func(sandboxID, root, rel string) (edit.DirState, error)
-	// SpecDirs, where not nil, replaces the configuration's directories.
-	SpecDirs []string
-	// Kubelet asks the kubelet; kubelet.QueryPod is one. Without it the kubelet's allocations are
-	// unknown.
-	Kubelet Kubelet
-	// Ledger records what pods have, for limits of pods. It is nil for a process that sees only one
-	// container.
-	Ledger *Ledger
-	// CheckResponsive is called before a directory is read whose file system can hang. On an error
-	// the directory is not read. nil checks nothing.
-	CheckResponsive func(dir string) error
-	// Hooks returns the hooks that the configuration's hooks.d directories hold now, in the order of their
-	// injection, for a runtime that does not read them itself; internal/source/hooksd has such a function.
-	Hooks func() []*ocihook.Hook
-	// ForAdministrator adds details to notes, and lets errors name devices of the node that the policy
-	// would refuse. Messages that end in a pod's events must not have them.
-	ForAdministrator bool
-	// ConfigName is the configuration's name in messages; "" means its file.
-	ConfigName string
-}
-
-// Kubelet says which container has which device.
-type Kubelet = attachment.Kubelet
 
 // Engine resolves requests over one host with one configuration. It is safe for
 // concurrent use.
 type Engine struct {
 	host        hostfs.Root
 	cfg         *config.Config
-	opts        Options // with values for those that were left out
+	opts        Options
 	policy      *policy.Policy
 	registry    *cdi.Cache
 	attachments *attachment.Finder
-	hooks       func() []*ocihook.Hook // see Options.Hooks; nil for no directories
-	roots       []*socketRoot
-	namedRoots  map[string]*socketRoot // the directories of named sockets, by name
-	varRunIsRun func() bool            // whether the host's /var/run is /run; checked once
+	roots       *socketRoots
 }
 
 // New returns an engine. It fails when the policy's rules are invalid or a directory cannot be
 // watched.
 func New(host hostfs.Root, cfg *config.Config, opts Options) (*Engine, error) {
-	opts.ConfigName = cmp.Or(opts.ConfigName, cfg.File(), config.DefaultPath)
-	if opts.Staged == nil {
-		opts.Staged = func() bool { return false }
-	}
-	if opts.FindSocketDir == nil {
-		opts.FindSocketDir = func(string, string, string) (edit.DirState, error) { return edit.ForeignDir, nil }
-	}
-	if opts.CheckResponsive == nil {
-		opts.CheckResponsive = func(string) error { return nil }
-	}
-	if opts.SpecDirs == nil {
-		opts.SpecDirs = cfg.CDI.SpecDirs
-	}
+	opts.setDefaults(cfg)
 	e := &Engine{host: host, cfg: cfg, opts: opts}
 	var err error
 	if opts.AllowAll {
@@ -95,39 +41,27 @@ func New(host hostfs.Root, cfg *config.Config, opts Options) (*Engine, error) {
 	} else if e.policy, err = cfg.CompilePolicy(opts.ConfigName); err != nil {
 		return nil, err
 	}
-	e.registry, err = cdi.NewCache(cdi.Options{Root: host.Dir(), SpecDirs: opts.SpecDirs, Extensions: cfg.CDI.Extensions, DisableWatch: opts.Once})
-	if err != nil {
+	registry := cdi.Options{Root: host.Dir(), SpecDirs: opts.SpecDirs, Extensions: cfg.CDI.Extensions, DisableWatch: opts.Once}
+	if e.registry, err = cdi.NewCache(registry); err != nil {
 		return nil, err
 	}
-	find := attachment.Options{
-		CNIDir: cfg.DeviceInfo.CNIDir, DPDir: cfg.DeviceInfo.DPDir, MultusDir: cfg.Multus.CacheDir, PluginsDir: cfg.Kubelet.PluginsDir, Once: opts.Once,
-		PodResourcesSocket: cfg.Kubelet.PodResourcesSocket, KubeletRequired: cfg.Kubelet.Required, Kubelet: opts.Kubelet,
+	e.attachments, err = attachment.New(host, attachment.Options{
+		CNIDir: cfg.DeviceInfo.CNIDir, DPDir: cfg.DeviceInfo.DPDir, MultusDir: cfg.Multus.CacheDir,
+		PluginsDir: cfg.Kubelet.PluginsDir, PodResourcesSocket: cfg.Kubelet.PodResourcesSocket,
+		Kubelet: opts.Kubelet, KubeletRequired: cfg.Kubelet.Required, Once: opts.Once,
 		OwnSocketTerms: func(network, resource string) bool {
 			return cfg.Dialect(network, resource, "") != (config.Dialect{Use: config.Specification})
 		},
-	}
-	if e.attachments, err = attachment.New(host, find); err != nil {
+	})
+	if err != nil {
 		return nil, errors.Join(err, e.registry.Close())
 	}
-	for _, name := range cfg.Sockets.Roots {
-		e.roots = append(e.roots, &socketRoot{name: name})
-	}
-	e.namedRoots = make(map[string]*socketRoot)
-	for name, s := range cfg.Sockets.Named {
-		e.namedRoots[name] = &socketRoot{name: path.Dir(s.Path)}
-	}
-	e.varRunIsRun = sync.OnceValue(func() bool {
-		real, err := host.Resolve("/var/run")
-		return err == nil && real == "/run"
-	})
+	e.roots = newSocketRoots(host, cfg, &e.opts)
 	e.prefetch()
-	if len(cfg.Hooks.Dirs) > 0 {
-		e.hooks = opts.Hooks
-	}
 	return e, nil
 }
 
-// Close frees what the engine watches.
+// Close frees the engine's watches.
 func (e *Engine) Close() error {
 	return errors.Join(e.attachments.Close(), e.registry.Close())
 }
@@ -145,23 +79,144 @@ const prefetchTimeout = 500 * time.Millisecond
 // wait for them.
 func (e *Engine) prefetch() {
 	if e.opts.Once {
-		return // there is one container, which pays for what it needs
+		return // the only container reads the directories that it needs
 	}
-	e.varRunIsRun()
-	var work sync.WaitGroup
-	for _, r := range slices.Concat(e.roots, slices.Collect(maps.Values(e.namedRoots))) {
-		work.Go(func() { _, _ = r.resolve(e.host) })
-	}
-	work.Go(func() { e.registry.Snapshot() })
-	_ = deadline.Within(prefetchTimeout, func() error { work.Wait(); return nil })
+	_ = deadline.Within(prefetchTimeout, func() error {
+		e.roots.prefetch(func() { e.registry.Snapshot() })
+		return nil
+	})
 }
 
-// checkDirs returns why one of the directories does not respond, or nil.
-func (e *Engine) checkDirs(dirs ...string) error {
-	for _, dir := range dirs {
-		if err := e.opts.CheckResponsive(dir); err != nil {
-			return err
-		}
+// Resolve returns the plan of a container. For a container that requests nothing, and for whose
+// sandbox there is nothing on the node, it returns nil without an error.
+//
+// The error is an *Error with every request that failed. It unwraps to the sentinels of
+// containerd/errdefs of all of them.
+func (e *Engine) Resolve(ctx context.Context, req *Request) (*Plan, error) {
+	p := newDraft(newInputs(ctx, e, req))
+	if !e.resolve(p) {
+		return nil, nil
 	}
-	return nil
+	return p.result()
+}
+
+// Explain is Resolve without a consequence: it reserves nothing in the Ledger, and returns the
+// items also if it fails.
+func (e *Engine) Explain(ctx context.Context, req *Request) (*Plan, error) {
+	p := newDraft(newInputs(ctx, e, req))
+	p.in.explain = true
+	if !e.resolve(p) {
+		return &Plan{Unchecked: p.unchecked}, nil
+	}
+	plan, err := p.result()
+	if err != nil {
+		plan = &Plan{Items: p.items, Unchecked: p.unchecked}
+	}
+	return plan, err
+}
+
+// resolve completes the draft of a container that is created. It returns false if nothing was requested or found.
+func (e *Engine) resolve(p *draft) bool {
+	in := p.in
+	if !e.opts.ForAdministrator {
+		in.subject.Explanations = new(MaxExplanations)
+	}
+	annotated := e.isAnnotated(in.req.Annotations)
+	requested := annotated || len(in.req.CDIDevices) > 0
+	err := in.findAttachments(requested, e.MayRequest(in.req.Annotations), p.addUnchecked)
+	if e.opts.Hooks != nil {
+		in.hooks = matchingHooks(e.opts.Hooks(), in.req)
+	}
+	found := slices.ContainsFunc(in.attached, hasDevice) || len(in.allocated) > 0 || len(in.hooks) > 0
+	if !requested && !found && err == nil {
+		return false
+	}
+	if err == nil && annotated {
+		err = in.parseAnnotations()
+	}
+	if err != nil {
+		p.fail(err)
+		return true
+	}
+	if e.opts.Once {
+		in.cdi.names = in.cdiNames()
+	}
+	p.addFrom(passedDevices, annotatedDevices, injectorRequests, networks, allocatedDevices, hooks)
+	if len(p.errs) == 0 && (len(p.view) > 0 || in.expectsHotplug()) {
+		p.fail(p.addView())
+	}
+	if len(p.errs) == 0 {
+		p.fail(p.checkLimits(p.countUsage()))
+	}
+	return true
+}
+
+// ResolveRunning returns the present plan of a running container for its sandbox's networks: networks
+// that were added since are in the plan, those that were removed are not. The request is the one of
+// its creation; Have names everything that it has, including its mounts of the staging directory.
+//
+// The plan has Staging, Items and Unchecked only, and Staging is never nil: a running
+// container gets neither variables nor mounts of its own nor device nodes. A request that cannot
+// be delivered is skipped or unmanaged, and does not fail the others. The container keeps
+// everything that it has, even if the present policy would deny it.
+//
+// Only a plan without Unchecked and without a skipped item shows what the container no longer has.
+// An error belongs to the request as a whole. A request that ran out of time is an error.
+func (e *Engine) ResolveRunning(ctx context.Context, req *Request) (*Plan, error) {
+	if err := e.opts.checkDirs(e.cfg.DeviceInfo.CNIDir, e.cfg.Multus.CacheDir); err != nil {
+		return nil, &Error{Container: req.Name(), Errs: []error{err}}
+	}
+	in := newInputs(ctx, e, req)
+	in.running = true
+	p := newDraft(in)
+	if err := in.findAllAttachments(p.addUnchecked); err != nil {
+		return nil, err
+	}
+	if _, err := e.host.Stat(e.cfg.DeviceInfo.CNIDir); err != nil && !hasOnlyClaims(req) {
+		// Networks are removed from a pod file by file. A missing directory was unmounted or replaced.
+		p.addUnchecked(fmt.Errorf("deviceInfo.cniDir: %w", err))
+	}
+	if err := in.parseAnnotations(); err != nil {
+		return nil, err
+	}
+	p.addFrom(annotatedDevices, networks, allocatedDevices)
+	if len(p.errs) == 0 {
+		_, err := p.addViewFile()
+		p.fail(err)
+	}
+	if len(p.errs) == 0 {
+		// Everything but the sockets stays as it was at the container's creation.
+		usage := e.opts.Ledger.usageOf(req.SandboxID, req.Container)
+		usage.Sockets = p.countUsage().Sockets
+		p.fail(p.checkLimits(usage))
+	}
+	return p.result()
+}
+
+// HasNoRequests reports that Resolve would return nothing for the container; false means that this
+// is not certain. It is cheap and reads no file.
+func (e *Engine) HasNoRequests(req *Request) bool {
+	return e.opts.Hooks == nil && !e.isAnnotated(req.Annotations) && e.attachments.FindsNothing(query(req))
+}
+
+// isAnnotated reports whether any annotation is a request to this engine.
+func (e *Engine) isAnnotated(annotations map[string]string) bool {
+	return annotation.HasAny(annotations) || e.cfg.Compat.DeviceInjector && annotation.HasInjector(annotations)
+}
+
+// defaultNetwork is the annotation by which Multus gives a pod another network in
+// place of the cluster's own.
+const defaultNetwork = "v1.multus-cni.io/default-network"
+
+// MayRequest reports whether a pod's annotations request anything, or name networks that
+// a rule could grant. It reads no file: if none can be read, such a pod must not be created
+// without its devices.
+func (e *Engine) MayRequest(annotations map[string]string) bool {
+	return e.isAnnotated(annotations) || annotations[attachment.NetworksAnnotation] != "" || annotations[defaultNetwork] != ""
+}
+
+// MetadataFiles returns the host paths of the files in which drivers describe the container's claims,
+// for a caller that watches them.
+func (e *Engine) MetadataFiles(req *Request) []string {
+	return e.attachments.MetadataFiles(query(req).MetadataFiles)
 }

@@ -14,40 +14,38 @@ import (
 	"github.com/jackfield/jackfield/internal/source/hooksd/ocihook"
 )
 
-// hooksOf returns the hooks.d hooks whose conditions match the container.
-func (e *Engine) hooksOf(req *Request) []*ocihook.Hook {
-	if e.hooks == nil {
-		return nil
-	}
-	all := e.hooks()
+// matchingHooks returns the hooks.d hooks whose conditions match the container.
+func matchingHooks(all []*ocihook.Hook, req *Request) []*ocihook.Hook {
 	if len(all) == 0 {
 		return nil
 	}
 	c := &ocihook.Container{Args: req.Args, Annotations: req.Annotations, HasBindMounts: hasBindMounts(req)}
 	if len(req.ContainerAnnotations) > 0 {
-		// The pod's override the container's, as in CRI-O.
+		// The pod's annotations override the container's, as in CRI-O.
 		c.Annotations = maps.Clone(req.ContainerAnnotations)
 		maps.Copy(c.Annotations, req.Annotations)
 	}
 	return ocihook.Matching(all, c)
 }
 
-// deliverHooks adds the hooks that policy grants. A hook whose annotation conditions match the pod is an
-// explicit request: it is delivered or the container fails. Any other hook is unmanaged unless a
-// rule grants it.
-func (p *planner) deliverHooks(hooks []*ocihook.Hook) {
-	for _, h := range hooks {
-		asked := h.AskedBy(p.req.Annotations)
+// hooks lists the hooks that match the container.
+func hooks(in *inputs) (list []candidate, _ error) {
+	for _, h := range in.hooks {
 		item := Item{Kind: KindHook, Name: h.Name, Request: "hook " + strconv.Quote(h.Name), From: h.File, File: h.File}
-		p.deliver(item, func(item *Item) error { return p.addHook(h, asked, item) })
+		list = append(list, candidate{item: item, resolve: func(d *delta) error { return resolveHook(in, d, h) }})
 	}
+	return list, nil
 }
 
-func (p *planner) addHook(h *ocihook.Hook, asked bool, item *Item) error {
-	grant, err := p.policy.Hook(p.subject, h.Path)
+// resolveHook adds a hook that policy grants. A hook whose annotation conditions match the pod is an
+// explicit request: it is delivered or the container fails. Any other hook is unmanaged unless a
+// rule grants it.
+func resolveHook(in *inputs, d *delta, h *ocihook.Hook) error {
+	requested := h.AskedBy(in.req.Annotations)
+	grant, err := in.policy.Hook(in.subject, h.Path)
 	if err == nil {
-		item.noteGrant(grant)
-		if !asked && grant.Rule == "" {
+		d.item.noteGrant(grant)
+		if !requested && grant.Rule == "" {
 			err = grant.Refusal
 		}
 	}
@@ -55,25 +53,28 @@ func (p *planner) addHook(h *ocihook.Hook, asked bool, item *Item) error {
 		err = h.Err
 	}
 	switch {
-	case err != nil && asked:
+	case err != nil && requested:
 		return &RequestError{Explanation: "hook file " + h.File + ", which the pod's annotations ask for", Err: err}
 	case err != nil:
-		item.Decline(Unmanaged, err)
+		d.item.SetOutcome(Unmanaged, err)
 		return nil
 	}
-	item.Rule = grant.Rule
+	d.item.Rule = grant.Rule
+	origin := edit.Origin{Source: edit.HooksDir, Request: d.item.Request, File: h.File, Rule: grant.Rule}
 	for i, stage := range h.Stages {
-		p.b.AddHook(&edit.Hook{Stage: edit.Stage(stage), Path: h.Path, Args: h.Args, Env: h.Env, Timeout: h.Timeout,
-			Origin: edit.Origin{Source: edit.HooksDir, Request: item.Request, File: h.File, Field: "stages[" + strconv.Itoa(i) + "]", Rule: grant.Rule}})
+		origin.Field = "stages[" + strconv.Itoa(i) + "]"
+		d.edits.AddHook(&edit.Hook{Stage: edit.Stage(stage), Path: h.Path, Args: h.Args, Env: h.Env, Timeout: h.Timeout, Origin: origin})
 	}
 	return nil
 }
 
 // hasBindMounts reports whether the container's user requested a bind mount of the host,
 // oci-hooks(5). Mounts of the runtime itself do not count: they are in a directory named for the
-// sandbox or the container. Neither do the kubelet's, in the pod's directory.
+// sandbox or the container. The kubelet's mounts in the pod's directory do not count either.
 func hasBindMounts(req *Request) bool {
-	return slices.ContainsFunc(req.Have.Mounts, func(m edit.Mount) bool { return mountopt.IsBind(m.Type, m.Options) && !isImplied(req, &m) })
+	return slices.ContainsFunc(req.Have.Mounts, func(m edit.Mount) bool {
+		return mountopt.IsBind(m.Type, m.Options) && !isImplied(req, &m)
+	})
 }
 
 // isImplied reports whether the runtime or the kubelet added a mount. The destination alone does not show that: the pod's
@@ -89,6 +90,7 @@ func isImplied(req *Request, m *edit.Mount) bool {
 		inPod = source[i+1:]
 	}
 	begins := func(path ...string) bool { return len(inPod) > len(path) && slices.Equal(inPod[:len(path)], path) }
+	// The destinations at which the runtime or the kubelet mounts, each with the source that it mounts there.
 	switch edit.Clean(m.Destination) {
 	case "/dev/shm":
 		return m.Source == "/dev/shm" && req.HostIPC

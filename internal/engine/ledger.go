@@ -7,12 +7,11 @@ import (
 	"sync"
 
 	"github.com/jackfield/jackfield/internal/config/policy"
-	"github.com/jackfield/jackfield/internal/edit"
 )
 
-// Ledger remembers what the containers of pods have, where a rule limits what a
-// pod gets. It outlives an Engine, which is replaced with each configuration. A
-// container is known by its name in the pod, so that a re-created one replaces the previous one.
+// Ledger stores the usage of containers, where a rule limits the usage of their
+// pod. It outlives an Engine, which is replaced with each configuration. A
+// container is stored by its name in the pod, so that a re-created container replaces the previous one.
 // An ended container is dropped by its ID, which does not drop its replacement. The zero value is
 // ready.
 type Ledger struct {
@@ -27,14 +26,14 @@ type containerUsage struct {
 	policy.Usage
 }
 
-// RecordUsage records what a container has, as the adapter finds it after a restart.
+// RecordUsage records the usage of a container that the adapter finds after a restart.
 func (l *Ledger) RecordUsage(sandboxID, container, containerID string, u policy.Usage) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.noteLocked(ledgerKey{sandboxID, container}, containerID, u)
+	l.recordLocked(ledgerKey{sandboxID, container}, containerID, u)
 }
 
-func (l *Ledger) noteLocked(key ledgerKey, containerID string, u policy.Usage) {
+func (l *Ledger) recordLocked(key ledgerKey, containerID string, u policy.Usage) {
 	if l.containers == nil {
 		l.containers = make(map[ledgerKey]containerUsage)
 	}
@@ -45,10 +44,12 @@ func (l *Ledger) noteLocked(key ledgerKey, containerID string, u policy.Usage) {
 func (l *Ledger) Drop(sandboxID, containerID string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	maps.DeleteFunc(l.containers, func(key ledgerKey, u containerUsage) bool { return key.sandboxID == sandboxID && u.id == containerID })
+	maps.DeleteFunc(l.containers, func(key ledgerKey, u containerUsage) bool {
+		return key.sandboxID == sandboxID && u.id == containerID
+	})
 }
 
-// usageOf returns what a container has.
+// usageOf returns the recorded usage of a container.
 func (l *Ledger) usageOf(sandboxID, container string) policy.Usage {
 	if l == nil {
 		return policy.Usage{}
@@ -69,13 +70,16 @@ func (l *Ledger) Forget(sandboxID string) {
 func (l *Ledger) Retain(alive, runs func(id string) bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	maps.DeleteFunc(l.containers, func(key ledgerKey, u containerUsage) bool { return !alive(key.sandboxID) || !runs(u.id) })
+	maps.DeleteFunc(l.containers, func(key ledgerKey, u containerUsage) bool {
+		return !alive(key.sandboxID) || !runs(u.id)
+	})
 }
 
-// reserve checks whether a container may have so much beside the others of its pod. Unless the plan
-// is only shown, it records that in the same step: two containers cannot both get the last of it. What
-// is recorded of the replacement of a container that runs stays: the container is about to end.
-func (l *Ledger) reserve(req *Request, u policy.Usage, onlyShow, runs bool, check func(others policy.Usage) error) error {
+// reserve checks the usage of a container together with the other containers of its pod. Unless the plan
+// is only shown, it records the usage in the same step: two containers cannot both get the last device. If a running
+// container has a replacement, the record of the replacement stays: the container is about to end.
+func (l *Ledger) reserve(in *inputs, u policy.Usage, check func(others policy.Usage) error) error {
+	req := in.req
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var others policy.Usage
@@ -87,48 +91,8 @@ func (l *Ledger) reserve(req *Request, u policy.Usage, onlyShow, runs bool, chec
 	}
 	err := check(others)
 	have, known := l.containers[own]
-	if replaced := runs && known && have.id != req.ContainerID; err == nil && !onlyShow && !replaced {
-		l.noteLocked(own, req.ContainerID, u)
+	if replaced := in.running && known && have.id != req.ContainerID; err == nil && !in.explain && !replaced {
+		l.recordLocked(own, req.ContainerID, u)
 	}
 	return err
-}
-
-// checkLimits checks what the container gets against the rules' limits.
-func (p *planner) checkLimits(u policy.Usage) error {
-	if !p.policy.HasLimits() {
-		return nil
-	}
-	check := func(others policy.Usage) error {
-		refused, audited := p.policy.Limit(p.subject, u, others)
-		if audited != nil && len(p.items) > 0 {
-			p.items[len(p.items)-1].addAudit(audited)
-		}
-		return refused
-	}
-	if !p.policy.HasPodLimits(p.subject) {
-		return check(policy.Usage{})
-	}
-	p.usage = &u
-	if p.opts.Ledger == nil {
-		return check(policy.Usage{})
-	}
-	return p.opts.Ledger.reserve(&p.req, u, p.explains, p.isolatesFailures, check)
-}
-
-// countUsage counts what the plan gives. The mounts of sockets count as sockets, and
-// what Jackfield adds itself does not count.
-func (p *planner) countUsage() policy.Usage {
-	set := p.b.Edits()
-	u := policy.Usage{CDI: len(p.devices), Devices: len(set.Devices), Hooks: len(set.Hooks)}
-	for i := range set.Mounts {
-		if s := set.Mounts[i].Origin.Source; s != edit.Attachment && s != edit.SourceJackfield {
-			u.Mounts++
-		}
-	}
-	for i := range p.view {
-		if p.view[i].isSocket() {
-			u.Sockets++
-		}
-	}
-	return u
 }

@@ -3,11 +3,15 @@
 package engine
 
 import (
+	"cmp"
+	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/jackfield/jackfield/internal/config/policy"
 	"github.com/jackfield/jackfield/internal/edit"
 	"github.com/jackfield/jackfield/internal/source/attachment"
+	"github.com/jackfield/jackfield/pkg/devices"
 )
 
 // Request is one container about to be created, as an adapter sees it.
@@ -54,6 +58,16 @@ func (r *Request) Name() string {
 // reads nothing.
 func (r *Request) HasDeviceMetadata() bool { return len(query(r).MetadataFiles) > 0 }
 
+// MarkRuntimeMounts marks the mounts that the runtime made of its own accord as replaceable by CDI mounts. It is for an
+// adapter that can remove a mount.
+func (r *Request) MarkRuntimeMounts() {
+	for i := range r.Have.Mounts {
+		if m := &r.Have.Mounts[i]; isRuntimeMount(r, m) {
+			r.Have.Replaceable = append(r.Have.Replaceable, m.Destination)
+		}
+	}
+}
+
 // Subject returns the request's container as the subject of policy.
 func Subject(req *Request) policy.Subject {
 	return policy.Subject{Namespace: req.Namespace, Pod: req.Pod, Container: req.Container, Labels: req.Labels,
@@ -72,4 +86,16 @@ func query(req *Request) attachment.Query {
 		}
 	}
 	return q
+}
+
+// hasOnlyClaims reports whether a running container has devices of claims and nothing of a network.
+func hasOnlyClaims(req *Request) bool {
+	var elements []devices.Device
+	if req.View == nil || json.Unmarshal(req.View(), &elements) != nil || len(elements) == 0 {
+		return false
+	}
+	return !slices.ContainsFunc(elements, func(e devices.Device) bool {
+		c := e.Jackfield.Claim
+		return c == nil || !strings.HasPrefix(e.Name, cmp.Or(c.PodClaim, c.Name)+"/"+c.Request)
+	})
 }

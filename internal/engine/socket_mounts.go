@@ -15,71 +15,96 @@ import (
 	"github.com/jackfield/jackfield/internal/edit"
 )
 
-// stageSocket has the socket bound in the staging directory, which the container
-// has at ContainerDir. Its directory there is also mounted at its own path, so that a socket that
-// is bound later appears at both. created is the directory of a socket that the application creates.
-func (p *planner) stageSocket(s *socket, created edit.SocketDir) error {
-	mountPoint := s.mountPoint()
-	dir := edit.Dir{Path: mountPoint}
-	stage := p.staging()
-	byHost := s.creator == config.SideHost
-	if byHost {
-		// DPDK's memif client refuses a directory that it cannot write to.
-		dir.Scratch = s.isMemif()
-		stage.Sockets = append(slices.Clip(stage.Sockets), edit.Socket{
-			Root: s.at.canonical, Rel: s.at.rel, At: []string{path.Join(mountPoint, path.Base(s.own))}, From: s.source(), Access: s.access, Await: s.await,
-		})
-	} else {
-		created.At = mountPoint
-		stage.SocketDirs = append(slices.Clip(stage.SocketDirs), created)
+// A granted socket reaches the container by one of two methods. Staged sockets are bound in the staging directory, which
+// the container has at ContainerDir, so that they can be replaced while the container runs. Otherwise the runtime
+// binds them: with their directory, or alone. By either method, a socket is also at its own path where a mount there
+// hides nothing.
+
+// mountDenied is why a running container gets no mount at a socket's own path.
+const mountDenied = "the container was running when the network came"
+
+// mountSocket adds the mounts of a socket that policy has granted.
+func mountSocket(in *inputs, d *delta, s *socket) error {
+	if s.creator == config.SideApplication {
+		dir, err := applicationDir(in, d, s)
+		if err != nil {
+			return err
+		}
+		if in.opts.Staged() {
+			dir.At = s.dir
+		}
+		d.host.SocketDirs = append(d.host.SocketDirs, dir)
+		if in.opts.Staged() {
+			return stageSocket(in, d, s, edit.Dir{Path: s.dir}, true)
+		}
+		return bindSocketDir(in, d, s, "rw")
 	}
-	stage.Dirs = append(slices.Clip(stage.Dirs), dir)
-	if s.own == s.containerPath {
-		return nil
+	held := edit.Socket{Root: s.at.canonical, Rel: s.at.rel, From: s.source(), Access: s.access}
+	if !in.opts.Staged() {
+		return bindHostSocket(in, d, s, held)
 	}
-	own := p.stagedMount(path.Dir(s.own), mountPoint, !byHost || dir.Scratch, s.origin)
-	with, ok := p.stagedAt(own.Destination)
-	switch {
-	case ok && with == mountPoint:
-		s.ownPath = s.own // it is mounted already
-		return nil
-	case !ok || !byHost || dir.Scratch:
-		return p.mountOwnPath(s, own)
-	}
-	return p.bindInSharedDir(s, with)
+	held.At, held.Await = []string{path.Join(s.dir, path.Base(s.ownPath))}, s.await
+	d.host.Sockets = append(d.host.Sockets, held)
+	// DPDK's memif client refuses a directory that it cannot write to.
+	return stageSocket(in, d, s, edit.Dir{Path: s.dir, Scratch: s.isMemif}, s.isMemif)
 }
 
-// bindInSharedDir has the host's socket that was staged last also bound in a directory of the staging
+// stageSocket adds the socket's directory in the staging directory. The directory is also mounted at the socket's own
+// path, so that a socket that is bound later appears at both.
+func stageSocket(in *inputs, d *delta, s *socket, dir edit.Dir, writable bool) error {
+	d.host.Dirs = append(d.host.Dirs, dir)
+	if s.ownPath == s.placed.path {
+		return nil
+	}
+	own := stagedMount(in, path.Dir(s.ownPath), dir.Path, writable, s.origin)
+	shared, ok := stagedDirAt(in, d, own.Destination)
+	switch {
+	case ok && shared == dir.Path:
+		s.placed.ownPath = s.ownPath
+		return nil
+	case ok && !writable:
+		return bindInSharedDir(d, s, shared)
+	}
+	return mountAtOwnPath(in, d, s, own)
+}
+
+// bindInSharedDir also binds the host's socket in a directory of the staging
 // directory that another socket of the pod has at the socket's own path.
-func (p *planner) bindInSharedDir(s *socket, with string) error {
-	stage := p.staging()
-	place := path.Join(with, path.Base(s.own))
-	last := len(stage.Sockets) - 1
-	for i := range last {
-		if k := &stage.Sockets[i]; slices.Contains(k.At, place) && (k.Root != s.at.canonical || k.Rel != s.at.rel) {
-			return s.fieldError(fmt.Errorf("the container has another socket at %q: %q: %w", s.own, path.Join(k.Root, k.Rel), errdefs.ErrConflict))
+func bindInSharedDir(d *delta, s *socket, shared string) error {
+	merged := &d.merged.host
+	place := path.Join(shared, path.Base(s.ownPath))
+	isAtPlace := func(k edit.Socket) bool { return slices.Contains(k.At, place) }
+	for i := range merged.Sockets {
+		if k := &merged.Sockets[i]; isAtPlace(*k) && (k.Root != s.at.canonical || k.Rel != s.at.rel) {
+			return s.fieldError(fmt.Errorf("the container has another socket at %q: %q: %w",
+				s.ownPath, path.Join(k.Root, k.Rel), errdefs.ErrConflict))
 		}
 	}
-	s.ownPath = s.own
-	if !stage.HasDir(with) {
-		// Of an interface that the running container no longer has.
-		stage.Dirs = append(stage.Dirs, edit.Dir{Path: with})
+	if !merged.HasDir(shared) {
+		// It belongs to an interface that the running container no longer has.
+		d.host.Dirs = append(d.host.Dirs, edit.Dir{Path: shared})
 	}
-	switch {
-	case slices.ContainsFunc(stage.Sockets, func(k edit.Socket) bool { return slices.Contains(k.At, place) }): // by another network
-	case !slices.ContainsFunc(stage.SocketDirs, func(d edit.SocketDir) bool { return d.At == with }):
-		stage.Sockets[last].At = append(stage.Sockets[last].At, place)
-	case s.named != "":
-		s.ownPath = ""
-		s.addNote("the socket is not at its own path " + s.own + ": the container creates sockets of its own in that directory")
+	s.placed.ownPath = s.ownPath
+	if slices.ContainsFunc(merged.Sockets, isAtPlace) {
+		return nil // by another network
+	}
+	at := slices.IndexFunc(merged.SocketDirs, func(dir edit.SocketDir) bool { return dir.At == shared })
+	if at < 0 {
+		own := &d.host.Sockets[0]
+		own.At = append(own.At, place)
+		return nil
+	}
+	if dir := &merged.SocketDirs[at]; dir.Root != s.at.canonical || dir.Rel != path.Dir(s.at.rel) {
+		s.placed.ownPath = ""
+		s.placed.addNote("the socket is not at its own path " + s.ownPath + ": the container creates sockets of its own in that directory")
 	}
 	return nil
 }
 
-// stagedAt returns the directory of the staging directory that is mounted at dst.
-func (p *planner) stagedAt(dst string) (dir string, ok bool) {
-	base := p.stagingSource("") + "/"
-	p.b.Mounts(func(m *edit.Mount) bool {
+// stagedDirAt returns the directory of the staging directory that is mounted at dst.
+func stagedDirAt(in *inputs, d *delta, dst string) (dir string, ok bool) {
+	base := stagingSource(in, "") + "/"
+	d.edits.Mounts(func(m *edit.Mount) bool {
 		if edit.SameContainerPath(m.Destination, dst) {
 			dir, ok = strings.CutPrefix(m.Source, base)
 		}
@@ -88,93 +113,85 @@ func (p *planner) stagedAt(dst string) (dir string, ok bool) {
 	return dir, ok
 }
 
-// stagingSource returns the path of a directory of the container's staging directory on the
-// machine.
-func (p *planner) stagingSource(dir string) string {
-	return p.host.Path(edit.ContainerDir(p.cfg.StateDir, p.req.ContainerID) + "/" + dir)
+// stagingSource returns the host path of a directory of the container's staging directory, outside of any root.
+func stagingSource(in *inputs, dir string) string {
+	return in.host.Path(edit.ContainerDir(in.cfg.StateDir, in.req.ContainerID) + "/" + dir)
 }
 
-// stagedMount mounts a part of the staging directory, with what is mounted in it now and later.
-func (p *planner) stagedMount(dst, dir string, writable bool, origin edit.Origin) *edit.Mount {
+// stagedMount mounts a part of the staging directory, with all mounts in it now and later.
+func stagedMount(in *inputs, dst, dir string, writable bool, origin edit.Origin) *edit.Mount {
 	access := "ro"
 	if writable {
 		access = "rw"
 	}
-	return &edit.Mount{Destination: dst, Source: p.stagingSource(dir), Type: "bind", Origin: origin,
+	return &edit.Mount{Destination: dst, Source: stagingSource(in, dir), Type: "bind", Origin: origin,
 		Options: []string{"rbind", access, "rslave", "nosuid", "nodev", "noexec"}}
 }
 
-// Where sockets are not staged, the runtime binds them: with their directory, or alone.
-
-// bindSocketDir has the runtime bind the directory of a socket.
-func (p *planner) bindSocketDir(s *socket, access string) error {
-	mountPoint := s.mountPoint()
-	p.staging().Dirs = append(p.staging().Dirs, edit.Dir{Path: mountPoint})
-	return p.bindTwice(s, path.Join(s.at.canonical, path.Dir(s.at.rel)), mountPoint, path.Dir(s.own), access)
-}
-
-// bindHostSocket has the runtime bind a socket that the host creates: with its directory where
+// bindHostSocket adds a socket that the runtime binds: with its directory where
 // policy grants that, otherwise alone.
-func (p *planner) bindHostSocket(s *socket) error {
-	stage := p.staging()
-	held := edit.Socket{Root: s.at.canonical, Rel: s.at.rel, From: s.source(), Access: s.access}
-	whole, why := false, "which is the socket root that all pods share"
+func bindHostSocket(in *inputs, d *delta, s *socket, held edit.Socket) error {
+	reason := "which is the socket root that all pods share"
 	switch {
-	case s.named != "":
-		why = "which its name does not grant"
+	case s.dirDenied != "":
+		reason = s.dirDenied
 	case path.Dir(s.at.rel) != ".":
-		why = "which the policy does not grant as a whole (" + path.Dir(s.path) + "/**)"
-		d, err := p.decideDir(s)
+		decision, err := decideDir(in, s)
 		if err != nil {
 			return s.fieldError(err)
 		}
-		whole = d.state == edit.OwnDir || d.refusal == nil && !d.grant.Audited
+		if decision.state == edit.OwnDir || decision.refusal == nil && !decision.grant.Audited {
+			d.host.Sockets = append(d.host.Sockets, held)
+			return bindSocketDir(in, d, s, "ro")
+		}
+		reason = "which the policy does not grant as a whole (" + path.Dir(s.path) + "/**)"
 	}
-	if whole {
-		stage.Sockets = append(stage.Sockets, held)
-		return p.bindSocketDir(s, "ro")
-	}
-	mountPoint := s.mountPoint()
-	relative := path.Join(mountPoint, path.Base(s.own))
+	relative := path.Join(s.dir, path.Base(s.ownPath))
 	held.At = []string{relative}
-	stage.Dirs = append(stage.Dirs, edit.Dir{Path: mountPoint})
-	stage.Sockets = append(stage.Sockets, held)
-	err := p.bindTwice(s, path.Join(s.at.canonical, s.at.rel), relative, s.own, "ro")
-	s.addNote("the socket is mounted without its directory, " + why + ": the container loses it when the host re-creates it")
+	d.host.Dirs = append(d.host.Dirs, edit.Dir{Path: s.dir})
+	d.host.Sockets = append(d.host.Sockets, held)
+	err := bindTwice(in, d, s, path.Join(s.at.canonical, s.at.rel), relative, s.ownPath, "ro")
+	s.placed.addNote("the socket is mounted without its directory, " + reason + ": the container loses it when the host re-creates it")
 	return err
 }
 
-// bindTwice has the runtime mount a source at a path below ContainerDir and, where that
-// is safe, at the device-info's own path.
-func (p *planner) bindTwice(s *socket, source, relative, own, access string) error {
-	m := edit.Mount{Destination: path.Join(ContainerDir, relative), Source: p.host.Path(source), Type: "bind",
+// bindSocketDir adds the directory of a socket, which the runtime binds.
+func bindSocketDir(in *inputs, d *delta, s *socket, access string) error {
+	d.host.Dirs = append(d.host.Dirs, edit.Dir{Path: s.dir})
+	return bindTwice(in, d, s, path.Join(s.at.canonical, path.Dir(s.at.rel)), s.dir, path.Dir(s.ownPath), access)
+}
+
+// bindTwice adds mounts of a source at a path below ContainerDir and, where that
+// is safe, at the socket's own path.
+func bindTwice(in *inputs, d *delta, s *socket, source, relative, own, access string) error {
+	m := edit.Mount{Destination: path.Join(ContainerDir, relative), Source: in.host.Path(source), Type: "bind",
 		Options: []string{"bind", access, "rprivate", "nosuid", "nodev", "noexec"}, Origin: s.origin}
-	if err := p.b.AddMount(&m); err != nil {
+	if err := d.edits.AddMount(&m); err != nil {
 		return err
 	}
 	if m.Destination == own {
 		return nil
 	}
 	m.Destination = own
-	return p.mountOwnPath(s, &m)
+	return mountAtOwnPath(in, d, s, &m)
 }
 
-// mountOwnPath mounts a socket at the device-info's own path, or notes why it cannot.
-func (p *planner) mountOwnPath(s *socket, m *edit.Mount) error {
-	reason := p.noMount
-	if reason == "" {
-		reason = p.ownPathReason(m)
+// mountAtOwnPath adds a mount at the socket's own path, or a note why there is none.
+func mountAtOwnPath(in *inputs, d *delta, s *socket, m *edit.Mount) error {
+	reason := mountDenied
+	if !in.running {
+		reason = hiddenBy(d, m)
 	}
 	if reason != "" {
-		s.addNote("the socket is not at its own path " + s.own + ": " + reason)
+		s.placed.addNote("the socket is not at its own path " + s.ownPath + ": " + reason)
 		return nil
 	}
-	s.ownPath = s.own
-	return p.b.AddMount(m)
+	s.placed.ownPath = s.ownPath
+	return d.edits.AddMount(m)
 }
 
-// ownPathReason returns what a mount at the socket's own path would hide, or "".
-func (p *planner) ownPathReason(m *edit.Mount) string {
+// hiddenBy returns which files or mounts a mount at a socket's own path would hide, or "".
+func hiddenBy(d *delta, m *edit.Mount) string {
 	dst := edit.Clean(m.Destination)
 	if dir := reserved.DirInContainer(dst); dir != "" {
 		return "a mount at " + m.Destination + " could hide what the image or the system has in " + dir
@@ -183,7 +200,7 @@ func (p *planner) ownPathReason(m *edit.Mount) string {
 		return m.Destination + " overlaps " + ContainerDir
 	}
 	reason := ""
-	p.b.Mounts(func(have *edit.Mount) bool {
+	d.edits.Mounts(func(have *edit.Mount) bool {
 		at := edit.Clean(have.Destination)
 		switch {
 		case at == dst && have.Source == m.Source && have.Origin.Source == m.Origin.Source:

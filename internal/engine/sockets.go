@@ -4,6 +4,7 @@ package engine
 
 import (
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -11,205 +12,235 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
+	"github.com/jackfield/jackfield/internal/base/diag"
 	"github.com/jackfield/jackfield/internal/config"
+	"github.com/jackfield/jackfield/internal/config/policy"
 	"github.com/jackfield/jackfield/internal/edit"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/internal/source/attachment"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
 
+// A socket comes from the device-info of an attachment or, by its name, from the configuration. After
+// newAttachmentSocket and newNamedSocket, both take the same path: addSocket locates it below a socket root, asks
+// policy, checks it on the host, and mounts it.
+
 // ContainerDir is the directory in a container with everything that Jackfield delivers.
 const ContainerDir = "/var/run/jackfield"
 
-// socket is the socket of one attachment, or a named socket, with its entry in the container's view.
+// socket is a socket that the container is to get.
 type socket struct {
-	viewEntry
-	path    string // as device-info or the configuration has it
-	own     string // where applications expect it in the container
-	field   string // of the path, in device-info or the configuration
-	dialect config.Dialect
-	await   bool // it may appear after the container was created
+	name       string                 // of a named socket; "" for the socket of an attachment
+	attachment *attachment.Attachment // nil for a named socket
+	subject    policy.Subject         // of the policy
+	origin     edit.Origin            // with the field that has the path
+	path       string                 // as device-info or the configuration has it
+	ownPath    string                 // at which applications expect the socket in the container
+	dir        string                 // of the container's socket, below ContainerDir
+	creator    config.Side
+	dialect    string // of the device-info
 
-	// What deliverSocket finds out.
-	origin edit.Origin
+	// onHost is false where nothing of the host is delivered: the socket is abstract, or its path is in the container.
+	onHost  bool
+	isMemif bool
+	// isAbstract means that the socket is in the pod's network namespace, so that nothing is mounted for it.
+	isAbstract bool
+	await      bool // it can appear after the container was created
+	// missingHint is the remedy if the socket does not exist.
+	missingHint string
+	// dirDenied is why its directory is never delivered; "" where policy decides.
+	dirDenied string
+
+	// Set by addSocket.
 	at     socketPath  // of path
 	access edit.Access // of the container's user
+	placed placement
 }
 
-// socketOf returns the socket that an attachment's device-info describes, read in
-// the dialect that the configuration gives its network or resource.
-func (p *planner) socketOf(a *attachment.Attachment) (*socket, bool) {
+// newAttachmentSocket returns the socket that an attachment's device-info describes, in
+// the dialect that the configuration sets for its network or resource. It returns nil for other devices.
+func newAttachmentSocket(in *inputs, a *attachment.Attachment) *socket {
 	driver := ""
 	if a.Network == "" && a.Claimed != nil {
 		driver = a.Claimed.Driver
 	}
-	d := p.cfg.Dialect(a.Network, a.Resource, driver)
+	dialect := in.cfg.Dialect(a.Network, a.Resource, driver)
+	s := &socket{attachment: a, subject: in.subjectFor(a), dir: path.Join("net", attachmentDir(a)), dialect: dialect.Use,
+		origin:      edit.Origin{Source: edit.Attachment, File: a.File},
+		missingHint: "the vswitch has not created this socket yet: check its port"}
 	switch a.Info.Type {
 	case deviceinfo.TypeVhostUser:
 		v := a.Info.VhostUser
-		return &socket{viewEntry: viewEntry{att: a, creator: d.CreatedBy(string(v.Mode))}, path: v.Path, own: v.Path, field: "vhost-user.path", dialect: d}, true
+		s.path, s.creator, s.origin.Field = v.Path, dialect.CreatedBy(string(v.Mode)), "vhost-user.path"
 	case deviceinfo.TypeMemif:
 		m := a.Info.Memif
-		return &socket{viewEntry: viewEntry{att: a, creator: d.CreatedBy(string(m.Role))}, path: m.Path, own: m.Path, field: "memif.path", dialect: d}, true
+		s.path, s.creator, s.origin.Field = m.Path, dialect.CreatedBy(string(m.Role)), "memif.path"
+		s.isMemif, s.isAbstract = true, m.Abstract()
+	default:
+		return nil
 	}
-	return nil, false
+	s.ownPath = s.path
+	s.onHost = !s.isAbstract && dialect.PathSide() != config.SideContainer
+	return s
 }
 
-// isMemif reports whether the socket is one of memif, not of vhost-user.
-func (s *socket) isMemif() bool { return s.named == "" && s.att.Info.Type == deviceinfo.TypeMemif }
-
-// isAbstract reports whether the socket is in the pod's network namespace, so that nothing is
-// mounted for it.
-func (s *socket) isAbstract() bool { return s.isMemif() && s.att.Info.Memif.Abstract() }
-
-// inContainer reports whether nothing of the host is delivered: the socket is abstract, or its path
-// is one in the container.
-func (s *socket) inContainer() bool {
-	return s.isAbstract() || s.dialect.PathSide() == config.SideContainer
-}
-
-// mountPoint is the socket's directory below ContainerDir, named for the attachment's interface. The directory
-// of a device without a network is named like the device plugin's files, RESOURCE-DEVICE, or like its
-// claim and request.
-func (s *socket) mountPoint() string {
-	if s.named != "" {
-		return path.Join("named", s.named)
-	}
-	name := s.att.IfName
-	if s.att.Network == "" && s.att.Claimed != nil {
-		name = strings.ReplaceAll(s.att.Claimed.Name(), "/", "-")
+// attachmentDir returns the name of a socket's directory. It is the attachment's interface or, for a device without a
+// network, RESOURCE-DEVICE like the device plugin's files, or the claim and request.
+func attachmentDir(a *attachment.Attachment) string {
+	name := a.IfName
+	if a.Network == "" && a.Claimed != nil {
+		name = strings.ReplaceAll(a.Claimed.Name(), "/", "-")
 	} else if name == "" {
-		parts := slices.DeleteFunc([]string{s.att.Network, s.att.Resource, s.att.DeviceID}, func(p string) bool { return p == "" })
+		parts := slices.DeleteFunc([]string{a.Network, a.Resource, a.DeviceID}, func(p string) bool { return p == "" })
 		name = strings.ReplaceAll(strings.Join(parts, "-"), "/", "-")
 	}
-	return path.Join("net", name)
+	return name
 }
 
-// fieldError puts the file and field of the path in front.
-func (s *socket) fieldError(err error) error {
-	return &RequestError{File: s.origin.File, Field: s.field, Err: err}
+// newNamedSocket returns a socket of the host by the name that the node's configuration gives it. The
+// container gets the socket alone, never its directory.
+func newNamedSocket(in *inputs, name string) (*socket, error) {
+	named, ok := in.cfg.Sockets.Named[name]
+	if !ok {
+		return nil, unknownSocketError(in, name)
+	}
+	return &socket{name: name, subject: in.subject, path: named.Path, ownPath: named.At, dir: path.Join("named", name),
+		origin:  edit.Origin{Source: edit.Attachment, File: in.opts.ConfigName, Field: "sockets.named." + name + ".path"},
+		creator: config.SideHost, onHost: true, await: named.Create == config.SocketWait, dirDenied: "which its name does not grant",
+		missingHint: "its server has not created this socket yet: start the server, or have containers wait with create: wait"}, nil
 }
 
-// deliverSocket adds a socket and its entry in the container's view.
-func (p *planner) deliverSocket(s *socket, origin edit.Origin, item *Item) error {
-	s.origin = origin
-	s.origin.Field = s.field
-	before := p.b.Changes()
-	if err := p.addSocket(s, item); err != nil {
+// unknownSocketError is for a name that the configuration does not have. It checks policy first, so that tenants cannot
+// probe for sockets of the node. A running container keeps a socket whose name was removed.
+func unknownSocketError(in *inputs, name string) error {
+	if _, refused := in.policy.NamedSocket(in.subject, name, policy.SocketPath{}); refused != nil && !in.opts.ForAdministrator {
+		return refused
+	}
+	names := slices.Sorted(maps.Keys(in.cfg.Sockets.Named))
+	hint := "; add it to sockets.named in " + in.opts.ConfigName
+	if near := diag.Nearest(name, names...); near != "" {
+		hint = "; did you mean socket:" + near + "?"
+	}
+	return fmt.Errorf("the node's configuration names no socket %q%s: %w", name, hint, errdefs.ErrNotFound)
+}
+
+// resolveNamedSocket adds a named socket.
+func resolveNamedSocket(in *inputs, d *delta, name string) error {
+	s, err := newNamedSocket(in, name)
+	if err != nil {
 		return err
 	}
-	if s.note != "" {
-		item.Notes = append(item.Notes, s.note)
+	d.item.File = s.origin.File
+	return addSocket(in, d, s)
+}
+
+// isOfClaim reports whether the socket belongs to a device of a resource claim.
+func (s *socket) isOfClaim() bool { return s.attachment != nil && s.attachment.Claimed != nil }
+
+// fieldError puts the file and field of the path before an error.
+func (s *socket) fieldError(err error) error {
+	return &RequestError{File: s.origin.File, Field: s.origin.Field, Err: err}
+}
+
+// source returns the file and field that request the socket, for messages of the delivery.
+func (s *socket) source() string { return s.origin.File + ": " + s.origin.Field }
+
+// addSocket adds a socket and its entry in the container's view.
+func addSocket(in *inputs, d *delta, s *socket) (err error) {
+	s.origin.Request = d.item.Request
+	switch {
+	case s.onHost:
+		err = addHostSocket(in, d, s)
+	case s.isAbstract:
+		s.placed.path = s.path
+	default:
+		err = checkContainerPath(in, d, s)
 	}
-	item.Outcome = Injected // also if the container has the directory of another socket already
-	if s.att.Claimed != nil && p.b.Changes() == before {
-		item.Outcome = Present // the driver had the runtime mount it
+	if err != nil {
+		return err
 	}
-	p.view = append(p.view, s.viewEntry)
+	s.placed.creator = s.creator
+	if s.placed.note != "" {
+		d.addNotes(s.placed.note)
+	}
+	d.item.Outcome = Injected // also if the container has the directory of another socket already
+	if s.isOfClaim() && d.edits.Changes() == 0 {
+		d.item.Outcome = Present // the driver requested the mount
+	}
+	if s.name != "" {
+		d.view = newNamedEntry(s.name, s.placed)
+	} else {
+		d.view = newAttachmentEntry(s.attachment, s.placed)
+	}
 	return nil
 }
 
-// addSocket adds a socket: below ContainerDir, see mountPoint, and at its own path where that is
-// safe. The directory of a host-created socket is read-only.
-func (p *planner) addSocket(s *socket, item *Item) (err error) {
-	if s.isAbstract() {
-		s.containerPath = s.path
-		return nil
-	}
-	if s.inContainer() {
-		return p.checkContainerPath(s, item)
-	}
-	if s.named != "" {
-		s.at, err = p.namedSocketPath(s)
-	} else {
-		s.at, err = p.socketPath(s.path)
-	}
-	if err != nil {
+// addHostSocket adds a socket of the host: below ContainerDir, and at its own path where that is
+// safe. The directory of a socket that the host creates is read-only.
+func addHostSocket(in *inputs, d *delta, s *socket) (err error) {
+	if s.at, err = in.roots.locate(s.name, s.path); err != nil {
 		return s.fieldError(err)
 	}
-	if err := p.grantSocket(s, item); err != nil {
-		if !p.hasSocket(s.at) {
+	if err := grantSocket(in, d, s); err != nil {
+		if !in.hasSocket(s.at) {
 			return err
 		}
-		item.Notes = append(item.Notes, "it was granted when the container got it")
+		d.addNotes("it was granted when the container got it")
 	}
-	s.origin.Rule = item.Rule
-	s.containerPath = path.Join(ContainerDir, s.mountPoint(), path.Base(s.own))
-	if len(s.containerPath) > hostfs.MaxSocketPath {
+	s.origin.Rule = d.item.Rule
+	s.placed.path = path.Join(ContainerDir, s.dir, path.Base(s.ownPath))
+	if len(s.placed.path) > hostfs.MaxSocketPath {
 		return s.fieldError(fmt.Errorf("the path in the container, %q, has %d bytes; a UNIX socket's path has at most %d: %w",
-			s.containerPath, len(s.containerPath), hostfs.MaxSocketPath, errdefs.ErrInvalidArgument))
+			s.placed.path, len(s.placed.path), hostfs.MaxSocketPath, errdefs.ErrInvalidArgument))
 	}
 	if s.creator == config.SideHost {
-		if err := p.checkHostSocket(s, item); err != nil {
+		if err := checkHostSocket(in, d, s); err != nil {
 			return s.fieldError(err)
 		}
 	}
-	return p.placeSocket(s, item)
-}
-
-// hasSocket reports whether a running container has the socket.
-func (p *planner) hasSocket(at socketPath) bool {
-	return p.req.HasSocket != nil && p.req.HasSocket(at.canonical, at.rel)
-}
-
-// placeSocket adds the mounts of a socket that policy has granted.
-func (p *planner) placeSocket(s *socket, item *Item) (err error) {
-	if s.access, err = p.socketAccess(); err != nil {
+	if s.access, err = socketAccess(in); err != nil {
 		return s.fieldError(err)
 	}
-	var dir edit.SocketDir
-	if s.creator == config.SideApplication {
-		if dir, err = p.applicationDir(s, item); err != nil {
-			return err
-		}
-	}
-	switch {
-	case p.opts.Staged():
-		return p.stageSocket(s, dir)
-	case s.creator == config.SideApplication:
-		p.staging().SocketDirs = append(p.staging().SocketDirs, dir)
-		return p.bindSocketDir(s, "rw")
-	}
-	return p.bindHostSocket(s)
+	return mountSocket(in, d, s)
 }
 
-// checkContainerPath checks that the container has a mount for a socket whose device-info gives the
+// checkContainerPath checks that the container has a mount for a socket whose device-info has the
 // path in the container. The writer of the device-info mounts the directory there.
-func (p *planner) checkContainerPath(s *socket, item *Item) error {
+func checkContainerPath(in *inputs, d *delta, s *socket) error {
 	covered := false
-	p.b.Mounts(func(m *edit.Mount) bool {
-		covered = covered || m.Destination != "/" && edit.IsUnder(m.Destination, s.path)
+	d.edits.Mounts(func(m *edit.Mount) bool {
+		covered = m.Destination != "/" && edit.IsUnder(m.Destination, s.path)
 		return !covered
 	})
 	switch {
 	case covered:
-	case p.req.FromManifest && s.att.Claimed != nil:
-		item.Notes = append(item.Notes, "the claim's driver has to have the runtime mount the directory of the socket (CDI), which a manifest does not show")
+	case in.req.FromManifest && s.isOfClaim():
+		d.addNotes("the claim's driver has to have the runtime mount the directory of the socket (CDI), which a manifest does not show")
 	default:
 		return s.fieldError(fmt.Errorf("dialect %q says %q is a path in the container, but the container has no mount there; "+
-			"mount its directory, or choose another dialect: %w", s.dialect.Use, s.path, errdefs.ErrFailedPrecondition))
+			"mount its directory, or choose another dialect: %w", s.dialect, s.path, errdefs.ErrFailedPrecondition))
 	}
-	s.containerPath, s.ownPath = s.path, s.path
+	s.placed.path, s.placed.ownPath = s.path, s.path
 	return nil
 }
 
 // checkHostSocket checks on a descriptor that a path below its root is a socket, or that it may appear
 // later. It follows no symlink.
-func (p *planner) checkHostSocket(s *socket, item *Item) error {
+func checkHostSocket(in *inputs, d *delta, s *socket) error {
 	file := path.Join(s.at.canonical, s.at.rel)
-	st, err := p.host.StatNoSymlinks(file)
+	st, err := in.host.StatNoSymlinks(file)
+	// A missing socket is bound later in a running container, and in others where the configuration permits to wait.
 	switch missing := errdefs.IsNotFound(err); {
-	case missing && p.awaitsSockets:
+	case missing && in.running:
 		return nil
-	case missing && s.await && p.opts.Staged():
-		item.Notes = append(item.Notes, "the socket does not exist yet; the container gets it once its server creates it")
+	case missing && s.await && in.opts.Staged():
+		d.addNotes("the socket does not exist yet; the container gets it once its server creates it")
 		return nil
 	case missing && s.await:
-		return fmt.Errorf("%w; its server has not created this socket yet, and create: wait needs sockets.staging: mount, but sockets are not staged here", err)
-	case missing && s.named != "":
-		return fmt.Errorf("%w; its server has not created this socket yet: start the server, or have containers wait with create: wait", err)
+		return fmt.Errorf("%w; its server has not created this socket yet, and create: wait needs sockets.staging: mount, "+
+			"but sockets are not staged here", err)
 	case missing:
-		return fmt.Errorf("%w; the vswitch has not created this socket yet: check its port", err)
+		return fmt.Errorf("%w; %s", err, s.missingHint)
 	case err != nil:
 		return err
 	}
@@ -220,14 +251,11 @@ func (p *planner) checkHostSocket(s *socket, item *Item) error {
 }
 
 // socketAccess returns how the container's user gets access to sockets.
-func (p *planner) socketAccess() (edit.Access, error) {
-	a := edit.Access{Method: edit.AccessMethod(p.cfg.Sockets.Access), Label: p.cfg.Sockets.SELinuxLabel}
-	u, err := p.hostUser()
+func socketAccess(in *inputs) (edit.Access, error) {
+	a := edit.Access{Method: edit.AccessMethod(in.cfg.Sockets.Access), Label: in.cfg.Sockets.SELinuxLabel}
+	u, err := hostUser(in)
 	if u != nil {
 		a.User = &edit.User{UID: u.UID, GID: u.GID}
 	}
 	return a, err
 }
-
-// source names the file and field that request the socket, for the staging directory's messages.
-func (s *socket) source() string { return s.origin.File + ": " + s.field }

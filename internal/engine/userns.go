@@ -24,8 +24,8 @@ type UserNS struct {
 	UIDs, GIDs []hostfs.IDMap
 }
 
-// JoinedUserNS returns the user namespace that a container joins. path is that of the OCI configuration. process is in the
-// namespace, too; 0 for none.
+// JoinedUserNS returns the user namespace that a container joins. The OCI configuration has the path. The process is
+// also in the namespace; 0 for none.
 func JoinedUserNS(path string, process int) *UserNS {
 	if owner := hostfs.NamespaceProcess(path); owner > 0 {
 		return &UserNS{PID: owner}
@@ -34,20 +34,20 @@ func JoinedUserNS(path string, process int) *UserNS {
 }
 
 // hostUser returns the user of the host that the container runs as, or nil if that is unknown. In
-// a user namespace of its own, it is not the user inside, where it is root by default.
-func (p *planner) hostUser() (*User, error) {
-	u := p.req.User
-	if uid, gid, ok := p.cfg.Sockets.UserIDs(); u == nil && ok {
+// a user namespace of its own, the IDs inside differ, and the user inside is root by default.
+func hostUser(in *inputs) (*User, error) {
+	u := in.req.User
+	if uid, gid, ok := in.cfg.Sockets.UserIDs(); u == nil && ok {
 		u = &User{UID: uid, GID: gid}
 	}
-	if p.req.UserNS == nil {
+	if in.req.UserNS == nil {
 		return u, nil
 	}
 	if u == nil {
 		u = &User{}
 	}
-	if ns := p.req.UserNS; ns.Path != "" {
-		owner, err := p.host.OwnerOutside(ns.Path, hostfs.Owner{UID: u.UID, GID: u.GID})
+	if ns := in.req.UserNS; ns.Path != "" {
+		owner, err := in.host.OwnerOutside(ns.Path, hostfs.Owner{UID: u.UID, GID: u.GID})
 		if err == nil {
 			return &User{UID: owner.UID, GID: owner.GID}, nil
 		}
@@ -55,35 +55,34 @@ func (p *planner) hostUser() (*User, error) {
 			return nil, fmt.Errorf("the container has a user namespace: map its user %d to the host: %w", u.UID, err)
 		}
 	}
-	uid, err := p.mapID("user", u.UID)
+	uid, err := mapID(in, "user", u.UID)
 	if err != nil {
 		return nil, err
 	}
-	gid, err := p.mapID("group", u.GID)
+	gid, err := mapID(in, "group", u.GID)
 	return &User{UID: uid, GID: gid}, err
 }
 
-// mapID returns the ID of the host that an ID of the container's user namespace is. what is "user" or
-// "group".
-func (p *planner) mapID(what string, id uint32) (uint32, error) {
-	ranges, source, err := p.readIDMap(what)
+// mapID maps an ID of the container's user namespace to the host. The kind is "user" or "group".
+func mapID(in *inputs, kind string, id uint32) (uint32, error) {
+	ranges, source, err := readIDMap(in, kind)
 	if err != nil {
-		return 0, fmt.Errorf("the container has a user namespace: map its %s %d to the host: %w", what, id, err)
+		return 0, fmt.Errorf("the container has a user namespace: map its %s %d to the host: %w", kind, id, err)
 	}
 	host, ok := hostfs.IDOutside(ranges, id)
 	if !ok {
 		return 0, fmt.Errorf("the container has a user namespace, and %s %d has no mapping to the host in %s: %w",
-			what, id, source, errdefs.ErrFailedPrecondition)
+			kind, id, source, errdefs.ErrFailedPrecondition)
 	}
 	return host, nil
 }
 
 // readIDMap returns the mapping of users or groups of the container's user namespace, and its source:
-// the kernel's mapping as this process sees it or, before there is a process, that of the configuration.
-func (p *planner) readIDMap(what string) (ranges []hostfs.IDMap, source string, err error) {
-	ns := p.req.UserNS
+// the kernel's mapping as this process sees it or, before there is a process, the mapping of the configuration.
+func readIDMap(in *inputs, kind string) (ranges []hostfs.IDMap, source string, err error) {
+	ns := in.req.UserNS
 	configured, source, name := ns.UIDs, "uidMappings", "uid_map"
-	if what == "group" {
+	if kind == "group" {
 		configured, source, name = ns.GIDs, "gidMappings", "gid_map"
 	}
 	switch {
@@ -93,7 +92,7 @@ func (p *planner) readIDMap(what string) (ranges []hostfs.IDMap, source string, 
 		return nil, "", fmt.Errorf("the runtime names no process in it: %w", errdefs.ErrFailedPrecondition)
 	}
 	file := path.Join("/proc", strconv.Itoa(ns.PID), name)
-	data, err := p.host.ReadFile(file, hostfs.MaxIDMap)
+	data, err := in.host.ReadFile(file, hostfs.MaxIDMap)
 	if errdefs.IsNotFound(err) {
 		err = fmt.Errorf("%w; a plugin that runs in a pod needs hostPID: true for this", err)
 	}

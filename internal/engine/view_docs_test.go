@@ -15,7 +15,6 @@ import (
 	"github.com/jackfield/jackfield/internal/config"
 	"github.com/jackfield/jackfield/internal/source/attachment"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
-	"github.com/jackfield/jackfield/pkg/devices"
 )
 
 // schemaNode holds the keywords of JSON Schema that docs/reference/devices.schema.json uses.
@@ -98,8 +97,7 @@ func TestViewIsDocumented(t *testing.T) {
 
 	const notes = `"jackfield.dev/interface":{"mac":"c2:11:22:33:44:55","mtu":9000,"queues":2,"ips":["10.0.0.1/24"],"gateway":["10.0.0.254"],` +
 		`"dns":{"nameservers":["8.8.8.8"],"domain":"a","search":["b"],"options":["c"]},"bandwidth":{"ingressRate":2048},"labels":[{"key":"a","value":"b"}]}`
-	var elements []devices.Device
-	vdevs := map[string]int{}
+	var view []viewEntry
 	for _, info := range []string{
 		`"type":"pci","pci":{"pci-address":"0000:03:00.1","vhost-net":"/dev/vhost-net","rdma-device":"mlx5_0","pf-pci-address":"0000:03:00.0","representor-device":"rep0"}`,
 		`"type":"vdpa","vdpa":{"parent-device":"vdpa0","driver":"vhost","path":"/dev/vhost-vdpa-0","pci-address":"0000:03:00.1","pf-pci-address":"0000:03:00.0","representor-device":"rep0"}`,
@@ -108,18 +106,13 @@ func TestViewIsDocumented(t *testing.T) {
 	} {
 		parsed, err := deviceinfo.Parse([]byte(`{"version":"1.1.0",`+info+`}`), "")
 		must(t, err)
-		v := viewEntry{
-			att:     &attachment.Attachment{Network: "ns/n", IfName: "net1", Resource: "vendor.com/vf", DeviceID: "id", Info: parsed},
-			creator: config.SideHost, containerPath: "/s", ownPath: "/s", vdpaNode: "/dev/vhost-vdpa-0", note: "n",
-		}
-		v.setEAL(vdevs)
-		elements = append(elements, v.element())
+		a := &attachment.Attachment{Network: "ns/n", IfName: "net1", Resource: "vendor.com/vf", DeviceID: "id", Info: parsed}
+		view = append(view, *newAttachmentEntry(a, placement{path: "/s", ownPath: "/s", creator: config.SideHost, note: "n"}))
 	}
-	named := viewEntry{att: &attachment.Attachment{}, named: "a", creator: config.SideHost, containerPath: "/s", ownPath: "/t", note: "n"}
-	elements = append(elements, named.element())
 	claim := &attachment.ClaimedDevice{Claim: "c", PodClaim: "p", Request: "r", Driver: "d", Pool: "n", Device: "dev", IPs: []string{"10.0.0.1/24"}, MAC: "c2:11:22:33:44:55"}
-	elements = append(elements, (&viewEntry{att: &attachment.Attachment{Claimed: claim}}).element())
-	data, err := encodeView(elements)
+	view = append(view, *newNamedEntry("a", placement{path: "/s", ownPath: "/t", creator: config.SideHost, note: "n"}),
+		*newAttachmentEntry(&attachment.Attachment{Claimed: claim}, placement{}))
+	data, err := encodeView(listDevices(view))
 	must(t, err)
 	var value any
 	must(t, json.Unmarshal(data, &value))

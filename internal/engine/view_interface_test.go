@@ -27,9 +27,9 @@ func TestViewHasInterface(t *testing.T) {
 	} {
 		info, err := deviceinfo.Parse([]byte(`{"type":"memif","version":"1.1.0","memif":{"role":"slave","mode":"ethernet","path":"/s"},"jackfield.dev/interface":`+notes+`}`), "")
 		must(t, err)
-		v := viewEntry{att: &attachment.Attachment{Network: "n", IfName: "net1", Info: info}, containerPath: "/s"}
+		v := newAttachmentEntry(&attachment.Attachment{Network: "n", IfName: "net1", Info: info}, placement{path: "/s"})
 		var got, expected map[string]any
-		text, err := json.Marshal(v.element())
+		text, err := json.Marshal(v.element)
 		must(t, err)
 		must(t, json.Unmarshal(text, &got))
 		must(t, json.Unmarshal([]byte(`{"name":"n","interface":"net1",`+want.status+`}`), &expected))
@@ -43,8 +43,8 @@ func TestViewHasInterface(t *testing.T) {
 		if d := cmp.Diff(expected, got); d != "" {
 			t.Errorf("%s: want -, got +:\n%s", notes, d)
 		}
-		if v.setEAL(map[string]int{}); len(v.eal) != 1 || v.eal[0] != want.eal {
-			t.Errorf("%s: EAL arguments %q, want %q", notes, v.eal, want.eal)
+		if eal := listDevices([]viewEntry{*v})[0].Jackfield.EAL; len(eal) != 1 || eal[0] != want.eal {
+			t.Errorf("%s: EAL arguments %q, want %q", notes, eal, want.eal)
 		}
 	}
 }
@@ -52,9 +52,10 @@ func TestViewHasInterface(t *testing.T) {
 func TestQueuesAreEALArgumentsOfVirtioUser(t *testing.T) {
 	info, err := deviceinfo.Parse([]byte(`{"type":"vhost-user","version":"1.1.0","vhost-user":{"mode":"server","path":"/s"},"jackfield.dev/interface":{"queues":4,"mac":"c2:11:22:33:44:55"}}`), "")
 	must(t, err)
-	v := viewEntry{att: &attachment.Attachment{Network: "n", IfName: "net1", Info: info}, containerPath: "/s", creator: config.SideApplication}
+	a := &attachment.Attachment{Network: "n", IfName: "net1", Info: info}
+	v := newAttachmentEntry(a, placement{path: "/s", creator: config.SideApplication})
 	const want = "--vdev=net_virtio_user0,path=/s,server=1,queues=4,mac=c2:11:22:33:44:55"
-	if v.setEAL(map[string]int{}); len(v.eal) != 1 || v.eal[0] != want {
-		t.Errorf("EAL arguments %q, want %q", v.eal, want)
+	if eal := listDevices([]viewEntry{*v})[0].Jackfield.EAL; len(eal) != 1 || eal[0] != want {
+		t.Errorf("EAL arguments %q, want %q", eal, want)
 	}
 }

@@ -17,10 +17,11 @@ func TestViewIsJSON(t *testing.T) {
 	info, err := deviceinfo.Parse([]byte(`{"type":"memif","version":"1.1.0","memif":{"role":"slave","mode":"ethernet","path":"@x"},"é":"\u0001"}`), "")
 	must(t, err)
 	for _, s := range []string{"", "plain", `quote " and \ back`, "control \x01\n", "ünïcode", "\xff\xfe", "</script>"} {
-		v := viewEntry{att: &attachment.Attachment{Network: s, IfName: s, Resource: s, DeviceID: s, Info: info}, containerPath: "@x", ownPath: s, note: s}
+		a := &attachment.Attachment{Network: s, IfName: s, Resource: s, DeviceID: s, Info: info}
+		v := newAttachmentEntry(a, placement{path: "@x", ownPath: s, note: s}).element
 		with := v
-		with.eal = []string{s, "-a", s}
-		data, err := encodeView([]devices.Device{with.element(), v.element()})
+		with.Jackfield.EAL = []string{s, "-a", s}
+		data, err := encodeView([]devices.Device{with, v})
 		must(t, err)
 		var list []map[string]any
 		if err := json.Unmarshal(data, &list); err != nil || len(list) != 2 {

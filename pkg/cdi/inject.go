@@ -47,7 +47,7 @@ func injectDevices(host hostfs.Root, s *Snapshot, spec *rspec.Spec, names []stri
 // editsOf returns the edits of devices for a container with an OCI spec.
 func editsOf(host hostfs.Root, devices []*Device, spec *rspec.Spec) (*edit.Set, error) {
 	builder := edit.NewBuilder(oci.Existing(spec))
-	adder := cdiedits.Adder{Host: host, Builder: &builder}
+	adder := cdiedits.Adder{Host: host, Builder: builder}
 	if spec.Process != nil {
 		adder.UID, adder.GID = spec.Process.User.UID, spec.Process.User.GID
 	}

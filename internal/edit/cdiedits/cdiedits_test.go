@@ -55,7 +55,7 @@ func TestAddCompletesDeviceNodes(t *testing.T) {
 		"no node, no type": {specs.DeviceNode{Path: "/dev/x", Major: 226, Minor: 129}, 0, `host path "/dev/x" cannot be found on the host: no such file or directory, and the file sets no type: ` + late},
 	} {
 		b := edit.NewBuilder(edit.Existing{})
-		err := (&cdiedits.Adder{Host: newHost(t), Builder: &b}).Add(&specs.ContainerEdits{DeviceNodes: []*specs.DeviceNode{&tc.node}}, origin)
+		err := (&cdiedits.Adder{Host: newHost(t), Builder: b}).Add(&specs.ContainerEdits{DeviceNodes: []*specs.DeviceNode{&tc.node}}, origin)
 		if tc.fault == "" {
 			if err != nil || *b.Edits().Devices[0].FileMode != tc.mode {
 				t.Errorf("%s: %v, %+v", name, err, b.Edits().Devices)

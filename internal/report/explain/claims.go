@@ -50,9 +50,9 @@ func (x *Explainer) explainClaims(p *manifest.Pod, r *engine.Request) (items []e
 		grant, refusal := x.engine.Policy().Network(engine.Subject(r), "")
 		switch {
 		case err != nil:
-			item.Decline(engine.Failed, err)
+			item.SetOutcome(engine.Failed, err)
 		case refusal != nil || grant.Rule == "":
-			item.Decline(engine.Unmanaged, fmt.Errorf("no rule grants allocated devices to namespace %s: the container gets what the claim's driver injects", diag.Quote(r.Namespace)))
+			item.SetOutcome(engine.Unmanaged, fmt.Errorf("no rule grants allocated devices to namespace %s: the container gets what the claim's driver injects", diag.Quote(r.Namespace)))
 		case x.missing == "" && len(files) > 0:
 			for _, f := range files {
 				r.Have.Mounts = append(r.Have.Mounts, edit.Mount{Type: "bind", Source: x.opts.Host.Path(f.Path),
@@ -60,15 +60,15 @@ func (x *Explainer) explainClaims(p *manifest.Pod, r *engine.Request) (items []e
 			}
 			continue
 		case x.missing == "" && x.MetadataError != nil:
-			item.Decline(engine.NotChecked, fmt.Errorf("not all device metadata below %s can be read: %w; make it readable, or run explain as root", dir, x.MetadataError))
+			item.SetOutcome(engine.NotChecked, fmt.Errorf("not all device metadata below %s can be read: %w; make it readable, or run explain as root", dir, x.MetadataError))
 		case x.missing == "":
-			item.Decline(engine.Unmanaged, fmt.Errorf("no driver wrote device metadata of it below %s: the container gets what the claim's driver injects", dir))
+			item.SetOutcome(engine.Unmanaged, fmt.Errorf("no driver wrote device metadata of it below %s: the container gets what the claim's driver injects", dir))
 		default:
 			item.Notes = append(item.Notes, fmt.Sprintf("rule %s grants allocated devices to the container", diag.Quote(grant.Rule)))
 			for i := range files {
 				item.Notes = append(item.Notes, fileNotes(&files[i])...)
 			}
-			item.Decline(engine.NotChecked, fmt.Errorf("needs %s: the kubelet knows the container's devices, and their driver describes them below %s; on that node, `jackfield status` shows them, too", x.missing, dir))
+			item.SetOutcome(engine.NotChecked, fmt.Errorf("needs %s: the kubelet knows the container's devices, and their driver describes them below %s; on that node, `jackfield status` shows them, too", x.missing, dir))
 		}
 		items = append(items, item)
 	}

@@ -252,10 +252,10 @@ func failUndeliverable(plan *engine.Plan, can capability.Capabilities) (errs []e
 			continue
 		}
 		if err := capability.Check(&plan.Set, optimistic, it.Request); err != nil {
-			it.Decline(engine.Failed, err)
+			it.SetOutcome(engine.Failed, err)
 			errs = append(errs, err)
 		} else if err := capability.Check(&plan.Set, can, it.Request); err != nil {
-			it.Decline(engine.NotChecked, fmt.Errorf("the image's user is unknown: set runAsUser in the pod's securityContext; for a user other than root: %w", err))
+			it.SetOutcome(engine.NotChecked, fmt.Errorf("the image's user is unknown: set runAsUser in the pod's securityContext; for a user other than root: %w", err))
 		}
 	}
 	return errs
@@ -281,7 +281,7 @@ func (x *Explainer) failUnstartable(plan *engine.Plan) (errs []error) {
 			fatal = append(fatal, d)
 		}
 		if len(fatal) > 0 {
-			it.Decline(engine.Failed, fmt.Errorf("the OCI runtime would not start the container: %w", fatal))
+			it.SetOutcome(engine.Failed, fmt.Errorf("the OCI runtime would not start the container: %w", fatal))
 			errs = append(errs, it.Err)
 		}
 	}

@@ -23,7 +23,7 @@ func (x *Explainer) explainNetworks(r *engine.Request) []engine.Item {
 	var items []engine.Item
 	add := func(name, network, from string) {
 		item := engine.Item{Kind: engine.KindNetwork, Name: name, Request: "network " + diag.Quote(name), From: from}
-		item.Decline(engine.NotChecked, errors.New("needs --sandbox-id of a scheduled pod: device-info of networks is found by the pod's sandbox"))
+		item.SetOutcome(engine.NotChecked, errors.New("needs --sandbox-id of a scheduled pod: device-info of networks is found by the pod's sandbox"))
 		if grant, err := x.engine.Policy().Network(engine.Subject(r), network); network != "" && (err != nil || grant.Rule == "") {
 			item.Notes = append(item.Notes, fmt.Sprintf("no rule grants sockets or devices of network %s to namespace %s", diag.Quote(network), diag.Quote(r.Namespace)))
 		}
@@ -42,7 +42,7 @@ func (x *Explainer) explainNetworks(r *engine.Request) []engine.Item {
 	networks, err := attachment.NamedNetworks(r.Annotations[attachment.NetworksAnnotation], r.Namespace)
 	if err != nil {
 		item := engine.Item{Kind: engine.KindNetwork, Request: "networks", From: attachment.NetworksAnnotation}
-		item.Decline(engine.NotChecked, err)
+		item.SetOutcome(engine.NotChecked, err)
 		return []engine.Item{item}
 	}
 	for _, n := range networks {
@@ -58,21 +58,21 @@ func (x *Explainer) explainPorts(r *engine.Request) []engine.Item {
 	for _, port := range x.opts.Manifests.Ports(r, x.opts.Config) {
 		item := engine.Item{Kind: engine.KindNetwork, Name: port.Network, From: attachment.NetworksAnnotation, Request: port.Request()}
 		if port.Err != nil {
-			item.Decline(engine.Refused, port.Err)
+			item.SetOutcome(engine.Refused, port.Err)
 			items = append(items, item)
 			continue
 		}
 		if grant, err := x.engine.Policy().Port(engine.Subject(r), port.Port); err != nil {
-			item.Decline(engine.Refused, err)
+			item.SetOutcome(engine.Refused, err)
 		} else if err, _ := x.engine.Policy().LimitPorts(engine.Subject(r), len(items)); err != nil {
-			item.Decline(engine.Refused, err)
+			item.SetOutcome(engine.Refused, err)
 		} else {
 			by := "audit mode"
 			if grant.Rule != "" {
 				by = "rule " + diag.Quote(grant.Rule)
 			}
 			item.Rule = grant.Rule
-			item.Decline(engine.NotChecked, fmt.Errorf("%s grants the port; jackfield-cni creates it with the pod's sandbox", by))
+			item.SetOutcome(engine.NotChecked, fmt.Errorf("%s grants the port; jackfield-cni creates it with the pod's sandbox", by))
 		}
 		items = append(items, item)
 	}

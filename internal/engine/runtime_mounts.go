@@ -17,16 +17,6 @@ var runtimeFileSystems = []string{"/dev", "/dev/mqueue", "/dev/pts", "/dev/shm",
 // runtimeFiles are the destinations of the runtimes' bind mounts.
 var runtimeFiles = []string{"/dev/shm", "/etc/hostname", "/etc/hosts", "/etc/resolv.conf", "/run/.containerenv"}
 
-// MarkRuntimeMounts marks the mounts that the runtime made of its own accord as replaceable by CDI mounts. It is for an
-// adapter that can remove a mount.
-func (r *Request) MarkRuntimeMounts() {
-	for i := range r.Have.Mounts {
-		if m := &r.Have.Mounts[i]; isRuntimeMount(r, m) {
-			r.Have.Replaceable = append(r.Have.Replaceable, m.Destination)
-		}
-	}
-}
-
 // isRuntimeMount reports whether the runtime made a mount of its own accord. Its files are in a directory named for the
 // sandbox or the container. Containers of one pod can share those of another sandbox: containerd has them below
 // io.containerd.grpc.v1.cri/sandboxes, CRI-O below overlay-containers. A pod's author who mounts such a path there loses

@@ -72,8 +72,8 @@ const (
 	NotChecked Outcome = "not checked"
 )
 
-// Decline sets an outcome other than Injected or Present, and the reason.
-func (it *Item) Decline(o Outcome, err error) {
+// SetOutcome sets an outcome other than Injected or Present, and the reason.
+func (it *Item) SetOutcome(o Outcome, err error) {
 	it.Outcome, it.Err, it.Reason = o, err, diag.ErrorText(err)
 	if unmanaged, ok := errors.AsType[*UnmanagedError](err); ok && unmanaged.Refusal != nil {
 		it.Remedy = unmanaged.Refusal.RemedyData()
