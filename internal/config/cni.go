@@ -12,7 +12,7 @@ import (
 	"github.com/jackfield/jackfield/internal/base/reserved"
 )
 
-// CNI lists the values that a CNI network can choose for its location keys. The author of a network is not trusted, so
+// CNI lists the values of a CNI network's location keys. The author of a network is not trusted, so
 // a network cannot use other values. The lists of paths hold patterns.
 type CNI struct {
 	StateDirs, ClaimsDirs, SocketDirs, DeviceInfoDirs, ConfigFiles []string
@@ -31,18 +31,20 @@ func defaultCNI() CNI {
 	}
 }
 
-// locationKeys are the keys of a CNI network that choose a directory, a size or a configuration file, with the keys of
-// the node's configuration that list the permitted values.
+// locationKeys maps the keys of a CNI network that choose a directory, a size or a configuration
+// file to the keys of the node's configuration that list the permitted values.
 var locationKeys = map[string]string{
-	"stateDir": "cni.stateDirs", "claimsDir": "cni.claimsDirs", "socketDir": "cni.socketDirs", "deviceInfoDir": "cni.deviceInfoDirs",
+	"stateDir": "cni.stateDirs", "claimsDir": "cni.claimsDirs", "socketDir": "cni.socketDirs",
+	"deviceInfoDir": "cni.deviceInfoDirs",
 	"socketDirSize": "cni.socketDirSizes", "configFile": "cni.configFiles",
 }
 
-// LocationList returns the key of the node's configuration that lists the values of a network's location key.
+// LocationList returns the key of the node's configuration that lists the permitted values of a
+// network's location key.
 func LocationList(key string) string { return locationKeys[key] }
 
-// AllowsLocation reports whether the configuration lists a value for a location key of CNI networks, or uses the value
-// itself.
+// AllowsLocation reports whether a CNI network can use a value for a location key: the
+// configuration lists the value, or uses it itself.
 func (c *Config) AllowsLocation(key, value string) bool {
 	switch key {
 	case "stateDir":
@@ -57,15 +59,16 @@ func (c *Config) AllowsLocation(key, value string) bool {
 		return matchesPath(value, append(slices.Clone(c.CNI.ConfigFiles), DefaultPath))
 	case "socketDirSize":
 		size, ok := quantity.ParseSize(value)
-		return ok && slices.ContainsFunc(append(slices.Clone(c.CNI.SocketDirSizes), c.Sockets.DirectorySize), func(s string) bool {
-			listed, ok := quantity.ParseSize(s)
-			return ok && listed == size
-		})
+		return ok && slices.ContainsFunc(append(slices.Clone(c.CNI.SocketDirSizes), c.Sockets.DirectorySize),
+			func(s string) bool {
+				listed, ok := quantity.ParseSize(s)
+				return ok && listed == size
+			})
 	}
 	return false
 }
 
-// matchesPath reports whether a clean path matches a pattern. /var/run is /run.
+// matchesPath reports whether a clean path matches a pattern. /var/run equals /run.
 func matchesPath(value string, patterns []string) bool {
 	return slices.ContainsFunc(patterns, func(pattern string) bool {
 		g, err := glob.CompilePath(reserved.WithoutVar(pattern))
@@ -73,7 +76,7 @@ func matchesPath(value string, patterns []string) bool {
 	})
 }
 
-// locationPattern requires a pattern of paths with one use.
+// locationPattern requires a pattern for directories that Jackfield does not share.
 func locationPattern(s string) string {
 	_, err := glob.CompilePath(s)
 	return cmp.Or(ownDirectory(s, "attachments", "attachments are not kept in"),

@@ -21,18 +21,19 @@ type Config struct {
 	CDI        CDI
 	Sockets    Sockets
 	DeviceInfo DeviceInfo
-	// Multus names what Multus leaves on the node.
+	// Multus locates the files that Multus leaves on the node.
 	Multus  struct{ CacheDir string }
 	Kubelet Kubelet
 	Hook    Hook
-	// CNI lists what CNI networks can choose.
+	// CNI lists the values that CNI networks can choose.
 	CNI CNI
-	// Runtime names the CRI socket; "" is the default of the runtime that the NRI plugin is registered with.
+	// Runtime locates the CRI socket. "" is the default socket of the runtime that the NRI plugin
+	// is registered with.
 	Runtime struct{ Socket string }
-	// Missed says what happens to running containers that asked for something and have none of it, because
-	// the NRI plugin was not connected when they were created.
+	// Missed is the treatment of running containers that lack their requested items, because the
+	// NRI plugin was not connected when they were created.
 	Missed Missed
-	// StateDir is where Jackfield keeps what it creates for containers.
+	// StateDir is the directory for everything that Jackfield creates for containers.
 	StateDir string
 	// Dialects are tried in order; the first that matches applies.
 	Dialects []Dialect
@@ -45,42 +46,42 @@ type Config struct {
 	// Hooks are the hooks.d directories, oci-hooks(5), that the NRI plugin reads, in ascending precedence.
 	Hooks   struct{ Dirs []string }
 	Metrics Metrics
-	// AuditLog is the file in which the NRI plugin records what it delivered and denied; empty for none.
+	// AuditLog is the file in which the NRI plugin records deliveries and denials; empty for none.
 	AuditLog struct{ File string }
 
 	file   string
 	text   string
-	fields map[string]*yaml.Node // the values that the file has
+	fields map[string]*yaml.Node // the values in the file
 }
 
-// CDI says where device specifications are.
+// CDI locates the device specifications.
 type CDI struct {
 	// SpecDirs in ascending priority.
 	SpecDirs []string
-	// Aliases are from alias to vendor.com/class.
+	// Aliases maps an alias to vendor.com/class.
 	Aliases map[string]string
-	// Extensions of the files that are read, with the dot.
+	// Extensions are the extensions of specification files, with the dot.
 	Extensions []string
 }
 
-// Sockets configures where sockets may be and how containers get access to them.
+// Sockets configures the places of sockets, and the access of containers to them.
 type Sockets struct {
-	// Roots are the directories below which sockets are delivered from.
+	// Roots are the directories whose sockets can be delivered.
 	Roots []string
-	// Access is the method by which a container that does not run as root gets access to a socket, a
+	// Access is the method that grants a container without root access to a socket, a
 	// staging.AccessMethod: acl, group or owner.
 	Access string
-	// Staging is how sockets are delivered, a staging.Mode: auto, mount or directory.
+	// Staging is the method of delivery, a staging.Mode: auto, mount or directory.
 	Staging string
-	// User is the user of containers for which the runtime reports none: "UID" or "UID:GID", "" for
+	// User is the user of containers for which the runtime reports none: "UID" or "UID:GID"; "" for
 	// unknown.
 	User string
-	// DirectorySize bounds each directory created for an application's sockets by its own file system: a
-	// size such as "1Mi", "" for plain directories.
+	// DirectorySize bounds each directory for an application's sockets by its own file system. It
+	// is a size such as "1Mi"; "" for plain directories.
 	DirectorySize string
-	// SELinuxLabel is the label of sockets where SELinux is enabled; "" leaves it unchanged.
+	// SELinuxLabel is the label of sockets if SELinux is enabled; "" leaves labels unchanged.
 	SELinuxLabel string
-	// Named are the sockets that containers request by name, by that name.
+	// Named holds the sockets that containers request by name, by that name.
 	Named map[string]NamedSocket
 }
 
@@ -95,57 +96,55 @@ func (s *Sockets) UserIDs() (uid, gid uint32, ok bool) {
 	return uint32(a), uint32(b), err == nil && err2 == nil
 }
 
-// DirectoryBytes is DirectorySize in bytes, 0 where it is "".
+// DirectoryBytes returns DirectorySize in bytes, or 0 if it is "".
 func (s *Sockets) DirectoryBytes() uint64 {
 	size, _ := quantity.ParseSize(s.DirectorySize)
 	return size
 }
 
-// DeviceInfo names the directories of device-info files (Device Information
-// Specification 1.1.0, section 4).
+// DeviceInfo locates the directories of device-info files (Device Information Specification 1.1.0,
+// section 4).
 type DeviceInfo struct {
-	// CNIDir holds the files of network attachments, DPDir those of device
-	// plugins.
+	// CNIDir holds the files of network attachments, DPDir the files of device plugins.
 	CNIDir, DPDir string
 }
 
-// Kubelet names the kubelet's interfaces.
+// Kubelet locates the kubelet's interfaces.
 type Kubelet struct {
 	// PodResourcesSocket is the socket of the Pod Resources API.
 	PodResourcesSocket string
-	// PluginsDir holds the data directories of the kubelet's plugins, where drivers of dynamic
-	// resource allocation write metadata of the devices of resource claims.
+	// PluginsDir holds the data directories of the kubelet's plugins, where DRA drivers write the
+	// metadata of claimed devices.
 	PluginsDir string
-	// Required lets nothing but the kubelet say whose a device is: without its
-	// socket no container gets one.
+	// Required accepts only the kubelet as the source of device ownership. Without its socket no
+	// container receives a device.
 	Required bool
 }
 
-// Missed says what the NRI plugin does about containers that were created without it.
+// Missed is the treatment of containers that were created without the NRI plugin.
 type Missed string
 
-// A missed container is reported, or reported and stopped, so that the kubelet creates it
-// again.
+// A missed container is reported, or reported and evicted, so that the kubelet re-creates its pod.
 const (
 	MissedReport Missed = "report"
 	MissedEvict  Missed = "evict"
 )
 
-// Undeliverable says what the OCI hook does about an edit that comes too late for
-// its stage.
+// Undeliverable is the OCI hook's treatment of an edit that is too late for its stage.
 type Undeliverable string
 
-// What happens if an edit cannot be delivered: the container fails, or starts without the edit.
+// The container fails, or starts without the edit.
 const (
 	UndeliverableError Undeliverable = "error"
 	UndeliverableWarn  Undeliverable = "warn"
 )
 
-// Hook is for the OCI hook.
+// Hook configures the OCI hook.
 type Hook struct {
 	Undeliverable Undeliverable
-	// AskedBy is an annotation, KEY=VALUE, that a container outside of pods needs to ask for anything; ""
-	// for none. The annotations of an image look like the user's, but an image does not know the value.
+	// AskedBy is an annotation, KEY=VALUE, that a container outside of pods must have to request
+	// anything; "" for none. An image can set annotations like a user, but its author does not know
+	// the value.
 	AskedBy string
 }
 
@@ -155,25 +154,25 @@ type Policy struct {
 	Rules []policy.Rule
 }
 
-// Validate configures which injections of other NRI plugins must comply with the policy.
+// Validate selects the injections of other NRI plugins that must comply with the policy.
 type Validate struct {
 	Devices, Mounts bool
-	// Except are plugins whose injections are not checked, as NN-name.
+	// Except lists plugins, as NN-name, whose injections are not checked.
 	Except []string
 }
 
-// Metrics configures where the NRI plugin serves metrics and health.
+// Metrics is the address at which the NRI plugin serves metrics and health.
 type Metrics struct {
-	// Listen is HOST:PORT, unix:PATH with a host path, or "" for nowhere.
+	// Listen is HOST:PORT, unix:PATH with a host path, or "" for no server.
 	Listen string
-	// PProf serves the Go profiles as well.
+	// PProf additionally serves the Go profiles.
 	PProf bool
 }
 
 // UnixListen begins the address of a UNIX socket.
 const UnixListen = "unix:"
 
-// Default returns the configuration without a file. It grants nothing.
+// Default returns the configuration of a node without a file. It grants nothing.
 func Default() *Config {
 	c := &Config{
 		CDI: CDI{
@@ -193,7 +192,8 @@ func Default() *Config {
 			CNIDir: "/var/run/k8s.cni.cncf.io/devinfo/cni",
 			DPDir:  "/var/run/k8s.cni.cncf.io/devinfo/dp",
 		},
-		Kubelet:  Kubelet{PodResourcesSocket: "/var/lib/kubelet/pod-resources/kubelet.sock", PluginsDir: "/var/lib/kubelet/plugins"},
+		Kubelet: Kubelet{PodResourcesSocket: "/var/lib/kubelet/pod-resources/kubelet.sock",
+			PluginsDir: "/var/lib/kubelet/plugins"},
 		Hook:     Hook{Undeliverable: UndeliverableError},
 		CNI:      defaultCNI(),
 		Missed:   MissedReport,
@@ -204,15 +204,15 @@ func Default() *Config {
 	return c
 }
 
-// File returns the path of the parsed file, "" for Default.
+// File returns the path of the parsed file; "" for Default.
 func (c *Config) File() string { return c.file }
 
-// Text returns the parsed text, "" for Default.
+// Text returns the parsed text; "" for Default.
 func (c *Config) Text() string { return c.text }
 
-// Position returns the place of a field such as policy.rules[0].allow.sockets[1], as file:line:column. For a
-// field that is not in the file it is the place of the innermost field around it. For Default it is
-// "".
+// Position returns the place of a field such as policy.rules[0].allow.sockets[1], as
+// file:line:column. For a field that is not in the file, it is the place of the innermost enclosing
+// field. For Default it is "".
 func (c *Config) Position(field string) string {
 	if line, column := c.LineColumn(field); line > 0 {
 		return fmt.Sprintf("%s:%d:%d", c.file, line, column)
@@ -220,7 +220,8 @@ func (c *Config) Position(field string) string {
 	return c.file
 }
 
-// LineColumn returns [Config.Position] as numbers from 1; 0 if the field has no place in the file.
+// LineColumn returns [Config.Position] as numbers from 1, or 0 if the field has no place in the
+// file.
 func (c *Config) LineColumn(field string) (line, column int) {
 	for ; field != ""; field = parent(field) {
 		if node := c.fields[field]; node != nil {
@@ -230,10 +231,10 @@ func (c *Config) LineColumn(field string) (line, column int) {
 	return 0, 0
 }
 
-// IsWritten reports whether the file itself has a field. Otherwise its value is the default.
+// IsWritten reports whether the file sets a field. Otherwise its value is the default.
 func (c *Config) IsWritten(field string) bool { return c.fields[field] != nil }
 
-// parent returns the field around a field.
+// parent returns the enclosing field.
 func parent(field string) string {
 	return field[:max(strings.LastIndexAny(field, ".["), 0)]
 }

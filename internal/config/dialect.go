@@ -10,70 +10,73 @@ import (
 	"github.com/jackfield/jackfield/internal/base/glob"
 )
 
-// Side is a side of the boundary between the host and the container.
+// Authors of CNI plugins and device plugins disagree about the meaning of a socket's mode and path
+// in device-info. A dialect corrects that for one network, resource or driver, so that the rest of
+// Jackfield reads one meaning.
+//
+// Side is a side of the boundary between host and container.
 type Side string
 
-// The sides. The application is what runs in the container.
+// The sides. The application runs in the container.
 const (
 	SideHost        Side = "host"
 	SideApplication Side = "application"
 	SideContainer   Side = "container"
 )
 
-// Specification is the dialect of the Device Information Specification itself,
-// which holds where no other is configured.
+// Specification is the dialect of the Device Information Specification itself. It applies unless
+// another one is configured.
 const Specification = "specification"
 
-// DeviceMetadata is the dialect of device metadata, which holds for devices of resource claims where
-// no other is configured: drivers mount the directory of a socket themselves, say where it is in the
-// container, and have the application create it.
+// DeviceMetadata is the dialect of device metadata. It applies to devices of resource claims unless
+// another one is configured: the driver mounts the socket's directory, reports the path in the
+// container, and expects the application to create the socket.
 const DeviceMetadata = "device-metadata"
 
-// Dialect says how the device-info of some networks or resources, or the device metadata of some
-// drivers, is to be read, where its author did not mean what the specification says.
+// Dialect changes the interpretation of some networks' or resources' device-info, or of some
+// drivers' device metadata, where their author deviates from the specification.
 type Dialect struct {
 	Match DialectMatch
-	// Use is the name of a built-in dialect.
+	// Use is the name of a built-in dialect, which the other fields modify.
 	Use string
-	// Creator, where not empty, is who makes the socket, whatever mode or
-	// role says: SideHost or SideApplication.
+	// Creator, if not empty, is the side that creates the socket, regardless of mode or role:
+	// SideHost or SideApplication.
 	Creator Side
-	// Path, where not empty, is whose path the device-info gives: SideHost
-	// or SideContainer.
+	// Path, if not empty, is the side whose path device-info contains: SideHost or SideContainer.
 	Path Side
 }
 
-// DialectMatch says what a dialect is for. A part that is empty matches all;
-// at least one is not. "*" stands for any characters.
+// DialectMatch selects networks, resources or drivers. An empty part matches everything; at least
+// one part must be set. "*" matches any characters.
 type DialectMatch struct {
 	// Network is a pattern of namespace/name.
 	Network string
 	// Resource is a pattern of an extended resource's name.
 	Resource string
-	// Driver is a pattern of the name of a driver of resource claims. It stands alone.
+	// Driver is a pattern for the name of a DRA driver. It excludes the other two.
 	Driver string
 }
 
-// builtin is what a built-in dialect does differently.
+// builtin is a built-in dialect.
 type builtin struct {
-	// view is the side whose mode and role the fields describe. In the specification it is
-	// the application's.
+	// view is the side whose mode and role the fields describe. In the specification it is the
+	// application.
 	view Side
 	path Side
 }
 
-// builtins are the dialects met in the field. It is a function because a
-// package variable could be changed.
+// builtins returns the dialects of known plugins. It is a function, because a package variable
+// could be modified.
 func builtins() map[string]builtin {
 	return map[string]builtin{
 		Specification: {view: SideApplication, path: SideHost},
-		// Both call the application's side by the name of the switch's.
+		// Both write the switch's mode instead of the application's.
 		"virtio-device-plugin": {view: SideHost, path: SideHost},
 		"ovs-cni":              {view: SideHost, path: SideHost},
-		// Wants "client" and lets libvirt, in the pod, be the server.
+		// KubeVirt requires "client", and libvirt in the pod is the server.
 		"kubevirt":     {view: SideHost, path: SideHost},
 		DeviceMetadata: {view: SideApplication, path: SideContainer},
-		// Gives the path as the container sees it.
+		// The path is the path in the container.
 		"6wind": {view: SideApplication, path: SideContainer},
 	}
 }
@@ -81,10 +84,10 @@ func builtins() map[string]builtin {
 // dialectNames returns the names of the built-in dialects, sorted.
 func dialectNames() []string { return slices.Sorted(maps.Keys(builtins())) }
 
-// CreatedBy returns who makes the socket, SideHost or SideApplication, given
-// the device-info's mode (vhost-user: client, server) or role (memif: slave,
-// master). By the specification (2.3.3, 2.3.4) client and slave connect to a
-// socket that the host made, server and master make it. Any other word gives "".
+// CreatedBy returns the side that creates the socket, given device-info's mode (vhost-user: client,
+// server) or role (memif: slave, master). By the specification (2.3.3, 2.3.4), client and slave
+// connect to a socket that the host created, while server and master create it. The result is ""
+// for any other word.
 func (d Dialect) CreatedBy(modeOrRole string) Side {
 	hostCreates, known := map[string]bool{"client": true, "slave": true, "server": false, "master": false}[modeOrRole]
 	switch {
@@ -98,14 +101,12 @@ func (d Dialect) CreatedBy(modeOrRole string) Side {
 	return SideApplication
 }
 
-// PathSide returns whose path the device-info gives, SideHost or
-// SideContainer.
+// PathSide returns the side whose path device-info contains, SideHost or SideContainer.
 func (d Dialect) PathSide() Side { return cmp.Or(d.Path, builtins()[d.Use].path, SideHost) }
 
-// Dialect returns the dialect for an attachment of the given network
-// (namespace/name) and resource, either of which may be empty: the first in
-// the file that matches, else that of the specification. driver is that of a claim's device, which
-// metadata describes, and "" for others.
+// Dialect returns the dialect for an attachment: the first match in the file, or the default.
+// network (namespace/name) and resource can be empty. driver is the driver of a claimed device that
+// metadata describes, and "" for other devices.
 func (c *Config) Dialect(network, resource, driver string) Dialect {
 	for _, d := range c.Dialects {
 		if d.Match.matches(network, resource, driver) {

@@ -10,8 +10,8 @@ import (
 	"github.com/jackfield/jackfield/internal/host/dircheck"
 )
 
-// Directories returns the host directories that the plugin uses, each once, in a fixed order. specDirs, if
-// not nil, replace those of the configuration.
+// Directories returns the host directories that the plugin uses, without duplicates and in a fixed
+// order. specDirs, if not nil, replaces the configuration's list.
 func (c *Config) Directories(specDirs []string) []dircheck.Directory {
 	if specDirs == nil {
 		specDirs = c.CDI.SpecDirs
@@ -26,7 +26,7 @@ func (c *Config) Directories(specDirs []string) []dircheck.Directory {
 			}
 		}
 	}
-	// containers/ is a mount of its own.
+	// containers/ is a separate mount, so it can hang separately.
 	add("state", c.StateDir, path.Join(c.StateDir, "containers"))
 	add("socket root", c.Sockets.Roots...)
 	for _, name := range slices.Sorted(maps.Keys(c.Sockets.Named)) {

@@ -2,12 +2,10 @@
 
 // Package config reads the node's configuration file.
 //
-// Invariant: a Config that Parse or Load returns is complete (every default is
-// filled in) and every single value in it keeps the rule of its field; a file
-// that breaks one is refused as a whole, with the place of each fault. There
-// is no key that is ignored. What the policy's patterns mean is the business
-// of internal/config/policy, which reports faults by field; [Config.Position] finds the
-// place in the file.
+// Invariant: a Config from Parse or Load is complete, with every default filled in, and each value
+// obeys the rule of its field. A file that breaks a rule is rejected as a whole, with the place of
+// each fault. No key is ignored. The package internal/config/policy checks the policy's patterns
+// and reports faults by field; [Config.Position] maps them to the file.
 //
 // The keys are described in docs/reference/configuration.md.
 package config

@@ -15,29 +15,29 @@ import (
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 
-// NamedSocket is a socket of the host that a container requests by its name.
+// NamedSocket is a host socket that a container requests by its name.
 type NamedSocket struct {
 	// Path is the socket's path on the host.
 	Path string
-	// At is where a container has the socket. By default, it is at DefaultAt alone.
+	// At is the socket's path in a container. By default it is only at DefaultAt.
 	At string
-	// Create says what happens to a container that requests the socket before it exists.
+	// Create is the treatment of a container that requests the socket before it exists.
 	Create SocketCreation
 }
 
-// SocketCreation says what happens to a container that requests a socket before it exists.
+// SocketCreation is the treatment of a container that requests a socket before it exists.
 type SocketCreation string
 
-// The container is refused, or created and given the socket once it exists.
+// The container is denied, or created and given the socket once it exists.
 const (
 	SocketRefuse SocketCreation = "refuse"
 	SocketWait   SocketCreation = "wait"
 )
 
-// NamedSocketDir is the directory in a container with a directory for each named socket.
+// NamedSocketDir is the directory in a container that has a directory for each named socket.
 const NamedSocketDir = "/var/run/jackfield/named"
 
-// DefaultAt returns where a container always has the named socket, whatever At says.
+// DefaultAt returns the path at which a container always has the named socket, in addition to At.
 func (n *NamedSocket) DefaultAt(name string) string {
 	return path.Join(NamedSocketDir, name, path.Base(cmp.Or(n.At, n.Path)))
 }
@@ -56,30 +56,36 @@ func (d *decoder) readNamedSocket(at string, name, value *yaml.Node) (NamedSocke
 	return n, ok
 }
 
-// checkNamedSocket checks what concerns more than one key, and sets the default of at.
+// checkNamedSocket checks rules that involve several keys, and sets the default of at.
 func (d *decoder) checkNamedSocket(field string, name *yaml.Node, n *NamedSocket) {
 	if n.Path == "" {
-		d.addFault(joinPath(field, "path"), name, "nothing", "a named socket has a path, where its server creates it on the host")
+		d.addFault(joinPath(field, "path"), name, "nothing",
+			"a named socket has a path, where its server creates it on the host")
 		return
 	}
 	inside := n.DefaultAt(name.Value)
 	if len(inside) > hostfs.MaxSocketPath {
-		d.addFault(field, name, diag.Quote(name.Value), fmt.Sprintf("a socket's path has at most %d bytes; in a container it would be %s", hostfs.MaxSocketPath, diag.Quote(inside)))
+		d.addFault(field, name, diag.Quote(name.Value),
+			fmt.Sprintf("a socket's path has at most %d bytes; in a container it would be %s", hostfs.MaxSocketPath,
+				diag.Quote(inside)))
 	}
 	n.At = cmp.Or(n.At, inside)
 	if n.At != inside && contains(path.Dir(NamedSocketDir), n.At) {
-		d.addFault(joinPath(field, "at"), name, diag.Quote(n.At), "Jackfield's own directory in a container is for "+diag.Quote(inside)+", where the socket is anyway")
+		d.addFault(joinPath(field, "at"), name, diag.Quote(n.At),
+			"Jackfield's own directory in a container is for "+diag.Quote(inside)+", where the socket is anyway")
 	}
 }
 
-// socketName returns why a name cannot be that of a socket, or "". Variables are named for it.
+// socketName returns the reason why a name is invalid for a socket, or "". The name becomes part of
+// an environment variable.
 func socketName(s string) string {
 	return require(name.IsLabel(s),
-		"the name of a socket has 1 to 63 lower-case letters, digits and '-', and begins and ends with a letter or digit")
+		"the name of a socket has 1 to 63 lower-case letters, digits and '-', and begins and ends with a "+
+			"letter or digit")
 }
 
-// namedSocketPath requires the path of a socket outside of directories in which the system keeps files, and of
-// those in which any user can create one.
+// namedSocketPath requires a path outside of directories where the system keeps files, and of
+// directories where any user can create a socket.
 func namedSocketPath(s string) string {
 	tree, dir := reserved.Tree(s), path.Dir(s)
 	return cmp.Or(socketPath(s),
@@ -88,9 +94,10 @@ func namedSocketPath(s string) string {
 		require(dir != "/", "must be a path in a directory below /"))
 }
 
-// namedSocketAt requires a path whose directory can be mounted in a container without hiding something.
+// namedSocketAt requires a path whose directory can be mounted in a container without hiding files.
 func namedSocketAt(s string) string {
 	dir := reserved.DirInContainer(path.Dir(s))
 	return cmp.Or(socketPath(s),
-		require(dir == "", "the directory of the socket is mounted in the container, where it would hide what the image or the system has in "+dir))
+		require(dir == "", "the directory of the socket is mounted in the container, where it would hide what the "+
+			"image or the system has in "+dir))
 }

@@ -19,7 +19,8 @@ import (
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 
-// The functions in this file return why a value is invalid, or "". So [cmp.Or] of several rules is the first broken one.
+// The functions in this file return the rule that a value breaks, or "". So [cmp.Or] of several
+// rules is the first broken one.
 
 // require returns the rule unless ok.
 func require(ok bool, rule string) string {
@@ -54,14 +55,14 @@ func socketPath(s string) string {
 	return cmp.Or(absolute(s), require(len(s) <= hostfs.MaxSocketPath, "a socket's path has at most 107 bytes"))
 }
 
-// socketRoot requires a directory that may hold only sockets.
+// socketRoot requires a directory that contains only sockets.
 func socketRoot(s string) string { return ownDirectory(s, "sockets", "sockets are not delivered from") }
 
 // stateDir requires a directory that only Jackfield uses.
 func stateDir(s string) string { return ownDirectory(s, "the state", "the state is not kept in") }
 
-// ownDirectory requires a directory with one use, by its name. Directories that the system shares hold files of
-// others.
+// ownDirectory requires a directory for one use, whose name is use. Directories that the system
+// shares contain other programs' files.
 func ownDirectory(s, use, notIn string) string {
 	tree := reserved.Tree(s)
 	return cmp.Or(absolute(s),
@@ -69,8 +70,7 @@ func ownDirectory(s, use, notIn string) string {
 		require(!reserved.IsShared(s), "must be a directory of its own for "+use+", not one that the system shares"))
 }
 
-// aliasName requires a name that annotations can use before "=". It has no dot, which would make it a
-// vendor.
+// aliasName requires a name that annotations can use before "=". A dot would make it a vendor.
 func aliasName(s string) string {
 	return require(!strings.Contains(s, ".") && parser.ValidateClassName(s) == nil,
 		"an alias begins with a letter, ends with a letter or digit, and holds letters, digits, '_', '-' only")
@@ -79,7 +79,8 @@ func aliasName(s string) string {
 // cdiKind requires vendor.com/class.
 func cdiKind(s string) string {
 	vendor, class, ok := strings.Cut(s, "/")
-	return require(ok && parser.ValidateVendorName(vendor) == nil && parser.ValidateClassName(class) == nil, "must be vendor.com/class")
+	return require(ok && parser.ValidateVendorName(vendor) == nil && parser.ValidateClassName(class) == nil,
+		"must be vendor.com/class")
 }
 
 func extension(s string) string {
@@ -95,26 +96,26 @@ func pattern(s string) string {
 	return ""
 }
 
-// pluginName requires an NRI plugin's index and name, as the runtime logs them.
+// pluginName requires an NRI plugin's index and name, in the format of the runtime's log.
 func pluginName(s string) string {
 	ok := len(s) >= 4 && strings.Trim(s[:2], "0123456789") == "" && s[2] == '-'
 	return require(ok, "must be the plugin's index and name, such as 10-device-injector")
 }
 
-// notEmpty requires a string that is not empty. internal/config/policy checks the rest.
+// notEmpty requires a non-empty string. internal/config/policy checks the rest.
 func notEmpty(s string) string {
 	return require(s != "", "must be a string that is not empty")
 }
 
 func anyText(string) string { return "" }
 
-// contains reports whether dir is p or above it. /var/run and /run are the same directory.
+// contains reports whether p is dir or below it. /var/run and /run are the same directory.
 func contains(dir, p string) bool {
 	dir, p = reserved.WithoutVar(dir), reserved.WithoutVar(p)
 	return p == dir || strings.HasPrefix(p, dir+"/")
 }
 
-// orNone accepts an empty string, and what rule accepts.
+// orNone accepts an empty string, and values that rule accepts.
 func orNone(rule func(string) string) func(string) string {
 	return func(s string) string {
 		if s == "" {
@@ -144,7 +145,8 @@ func directorySize(s string) string {
 
 // selinuxLabel requires an SELinux context, user:role:type and a level.
 func selinuxLabel(s string) string {
-	ok := strings.Count(s, ":") >= 2 && len(s) <= 255 && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })
+	ok := strings.Count(s, ":") >= 2 && len(s) <= 255 &&
+		!strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })
 	return require(ok, `must be an SELinux label such as "system_u:object_r:container_file_t:s0"`)
 }
 

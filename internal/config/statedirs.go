@@ -10,9 +10,9 @@ import (
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 
-// StateDirs returns the state directories that jackfield-nri may use, likeliest first: that of the file, that of the last
-// good configuration, and the default one. It is for programs that look for the daemon while the file is faulty, or names
-// another directory than the daemon was started with. file is as in [LoadOrDefault].
+// StateDirs returns the state directories that jackfield-nri can be using, most likely first: from
+// the file, from the last good configuration, and the default. Programs use it to find the daemon
+// while the file is faulty, or after its stateDir was changed. file is as in [LoadOrDefault].
 func StateDirs(host hostfs.Root, file string) (dirs []string) {
 	add := func(dir string) {
 		if hostfs.CheckPath(dir) == nil && !slices.Contains(dirs, dir) {
@@ -26,7 +26,7 @@ func StateDirs(host hostfs.Root, file string) (dirs []string) {
 		add(readStateDir(host, file))
 	}
 	if err == nil && file != "" {
-		return dirs // which the caller named
+		return dirs // the caller chose this file
 	}
 	if _, path, err := Locate(host, file); err == nil {
 		if c, err := LoadCopy(host, DefaultCopyPath, path); err == nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/jackfield/jackfield/internal/config/policy"
 )
 
-// VswitchType is the program behind a vswitch, and so the protocol of its endpoint.
+// VswitchType is the program behind a vswitch, which determines the protocol of its endpoint.
 type VswitchType string
 
 // The types of vswitches.
@@ -27,31 +27,32 @@ const (
 
 // Vswitch is a virtual switch on which Jackfield creates ports.
 type Vswitch struct {
-	// Name is the name that networks and policy rules use.
+	// Name is the name in networks and policy rules.
 	Name string
 	Type VswitchType
 	// Endpoint is the host path of the switch's control socket.
 	Endpoint string
-	// Bridges are the names of the bridges, domains or bridge domains on which ports may be created.
+	// Bridges are the bridges, domains or bridge domains on which ports can be created.
 	Bridges []string
-	// Defaults apply where the network does not say.
+	// Defaults apply to properties that the network does not set.
 	Defaults VswitchDefaults
 	// Grcli is the host path of grout's command; "" for other types.
 	Grcli string
-	// Uplink is the interface of VPP that carries the ports' VLANs; "" for none, and for other types.
+	// Uplink is VPP's interface that carries the ports' VLANs; "" for none, and for other types.
 	Uplink string
-	// SocketDir is the host directory in which Open vSwitch creates the sockets of ports on which it listens;
-	// "" for the directory of Endpoint.
+	// SocketDir is the host directory in which Open vSwitch creates the sockets of ports on which
+	// it listens; "" for the directory of Endpoint.
 	SocketDir string
 }
 
-// VswitchDefaults are the defaults of a vswitch's ports. Zero values leave the choice to the switch.
+// VswitchDefaults are the defaults of a vswitch's ports. For zero values the switch chooses.
 type VswitchDefaults struct {
 	Bridge      string
 	MTU, Queues int
 }
 
-// Vswitch returns the vswitch with the given name. ok is false if the configuration has none.
+// Vswitch returns the vswitch with the given name. ok is false if the configuration does not have
+// it.
 func (c *Config) Vswitch(name string) (v Vswitch, ok bool) {
 	i := slices.IndexFunc(c.Vswitches, func(v Vswitch) bool { return v.Name == name })
 	if i < 0 {
@@ -60,29 +61,32 @@ func (c *Config) Vswitch(name string) (v Vswitch, ok bool) {
 	return c.Vswitches[i], true
 }
 
-// FindBridge returns the bridge of a port: the given one, or the vswitch's default for "". The error is
-// errdefs.ErrNotFound where the configuration has no such vswitch, or the vswitch no such bridge.
+// FindBridge returns the bridge of a port: the given one, or the vswitch's default for "". The
+// error is errdefs.ErrNotFound if the configuration lacks the vswitch, or the vswitch lacks the
+// bridge.
 func (c *Config) FindBridge(vswitch, bridge string) (string, error) {
 	v, ok := c.Vswitch(vswitch)
 	if !ok {
-		return bridge, fmt.Errorf("vswitch %s is not in the configuration: add it to vswitches: %w", diag.Quote(vswitch), errdefs.ErrNotFound)
+		return bridge, fmt.Errorf("vswitch %s is not in the configuration: add it to vswitches: %w",
+			diag.Quote(vswitch), errdefs.ErrNotFound)
 	}
 	bridge = cmp.Or(bridge, v.Defaults.Bridge)
 	if bridge != "" && !slices.Contains(v.Bridges, bridge) {
-		return bridge, fmt.Errorf("vswitch %s has no bridge %s in the configuration: add it to vswitches.%s.bridges%s: %w",
+		return bridge, fmt.Errorf("vswitch %s has no bridge %s in the configuration: add it to "+
+			"vswitches.%s.bridges%s: %w",
 			diag.Quote(vswitch), diag.Quote(bridge), vswitch, diag.Suggest(bridge, v.Bridges...), errdefs.ErrNotFound)
 	}
 	return bridge, nil
 }
 
-// endpoints are where the switches' control sockets are by default.
+// endpoints are the default paths of the switches' control sockets.
 var endpoints = map[VswitchType]string{
 	VswitchOVS: "/run/openvswitch/db.sock", VswitchGrout: "/run/grout.sock", VswitchVPP: "/run/vpp/api.sock",
 }
 
 const defaultGrcli = "/usr/bin/grcli"
 
-// The bounds of a port's MTU, which is that of IPv4, and of its pairs of queues.
+// The bounds of a port's MTU, which are IPv4's, and of its queue pairs.
 const (
 	minMTU, maxMTU = 68, 65535
 	maxQueues      = 256
@@ -146,22 +150,25 @@ func (d *decoder) checkVswitch(at string, element *yaml.Node, v *Vswitch, first 
 	}
 }
 
-// interfaceOfVPP requires the name of an interface of VPP, such as TenGigabitEthernet3/0/0. It is not a sub-interface, whose
-// name has a dot.
+// interfaceOfVPP requires the name of an interface of VPP, such as TenGigabitEthernet3/0/0. It is not a sub-interface,
+// whose name has a dot.
 func interfaceOfVPP(s string) string {
 	ok := s != "" && len(s) <= maxSwitchName && strings.Trim(s, lettersAndDigits+"/_:-") == ""
-	return require(ok, fmt.Sprintf("must be the name of an interface of VPP: 1 to %d letters, digits, '/', '_', ':', '-'", maxSwitchName))
+	return require(ok, fmt.Sprintf("must be the name of an interface of VPP: 1 to %d letters, digits, '/', "+
+		"'_', ':', '-'", maxSwitchName))
 }
 
-// maxSwitchName is more than the name of a Linux interface, and of any bridge, has.
+// maxSwitchName exceeds the length of a Linux interface's name, and of any bridge's.
 const maxSwitchName = 63
 
 const lettersAndDigits = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
 // switchName requires the name of a vswitch or bridge, which policy rules join with "/".
 func switchName(s string) string {
-	ok := len(s) <= maxSwitchName && strings.Trim(s, lettersAndDigits+"._-") == "" && strings.ContainsAny(s, lettersAndDigits)
-	return require(ok, fmt.Sprintf("must be 1 to %d letters, digits, '.', '_', '-', not all of them punctuation", maxSwitchName))
+	ok := len(s) <= maxSwitchName && strings.Trim(s, lettersAndDigits+"._-") == "" &&
+		strings.ContainsAny(s, lettersAndDigits)
+	return require(ok, fmt.Sprintf("must be 1 to %d letters, digits, '.', '_', '-', not all of them punctuation",
+		maxSwitchName))
 }
 
 // readPortRule decodes a port, which is a pattern or an object.

@@ -10,7 +10,10 @@ import (
 	"github.com/jackfield/jackfield/internal/base/glob"
 )
 
-// kind is a kind of thing that rules allow or deny.
+// An item is the object of a decision. Each kind of item has a list in a rule's allow and deny;
+// adding a kind means adding it to every table here.
+//
+// kind is a kind of item that rules allow or deny.
 type kind uint8
 
 const (
@@ -35,7 +38,7 @@ func (k kind) listName() string {
 	return [kinds]string{"cdi", "sockets", "devices", "mounts", "hooks", "networks", "ports", "namedSockets"}[k]
 }
 
-// compile compiles a pattern of names of the kind.
+// compile compiles a pattern for names of the kind.
 func (k kind) compile(pattern string) (glob.Glob, error) {
 	switch k {
 	case kindCDI:
@@ -48,26 +51,26 @@ func (k kind) compile(pattern string) (glob.Glob, error) {
 	return glob.CompilePath(pattern)
 }
 
-// list returns the patterns of a kind that are names alone; nil for mounts and ports.
+// list returns the patterns of a kind that consist of names; nil for mounts and ports.
 func (a *Allow) list(k kind) *[]string {
 	return [kinds]*[]string{kindCDI: &a.CDI, kindSocket: &a.Sockets, kindDevice: &a.Devices, kindHook: &a.Hooks,
 		kindNetwork: &a.Networks, kindNamedSocket: &a.NamedSockets}[k]
 }
 
-// isHostPath reports whether items of the kind are named by a host path.
+// isHostPath reports whether the kind's items are identified by a host path.
 func (k kind) isHostPath() bool {
 	return k != kindCDI && k != kindNetwork && k != kindPort && k != kindNamedSocket
 }
 
-// item is what a decision is about.
+// item is the object of a decision.
 type item struct {
 	kind        kind
 	name        string // the source of a mount
-	destination string // of a mount
-	fsType      string // of a mount that is no bind mount, which has no name
-	writable    bool   // of a mount
-	whole       bool   // a socket's directory with everything below it
-	vlan        int    // of a port; 0 for untagged
+	destination string // mounts: the path in the container
+	fsType      string // mounts that are not bind mounts; they have no name
+	writable    bool   // mounts
+	whole       bool   // sockets: a directory with everything below it
+	vlan        int    // ports; 0 for untagged
 }
 
 // describe returns the item for a message, such as `mount "/srv/a" at "/data"`.
@@ -88,7 +91,7 @@ func (it *item) describe() string {
 	return text
 }
 
-// isWellFormed reports whether some rule could allow the item.
+// isWellFormed reports whether a rule could allow the item at all.
 func (it *item) isWellFormed() bool {
 	switch {
 	case it.kind == kindPort:
@@ -101,7 +104,7 @@ func (it *item) isWellFormed() bool {
 	return !it.kind.isHostPath() || glob.CleanPath(it.name)
 }
 
-// within names the parts of the item that a denial can match.
+// within describes the parts of the item that a denial can match.
 func (it *item) within() string {
 	switch it.kind {
 	case kindMount:
@@ -112,7 +115,7 @@ func (it *item) within() string {
 	return "paths within the directory"
 }
 
-// formatYAML returns the item as the entry of a rule's list that matches only this item.
+// formatYAML returns the list entry that matches only this item, for a rule.
 func (it *item) formatYAML() string {
 	switch {
 	case it.kind == kindMount:

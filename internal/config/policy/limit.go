@@ -12,30 +12,31 @@ import (
 	"github.com/jackfield/jackfield/internal/base/diag"
 )
 
-// Limits limit how much a rule's subjects get.
+// Limits bounds the number of items that a rule's subjects receive.
 type Limits struct {
 	// Container limits one container, Pod all containers of a pod together.
 	Container, Pod Limit
 }
 
-// Limit is a number of each kind; 0 is no limit.
+// Limit is a number for each kind; 0 is unlimited.
 type Limit struct {
 	// CDI counts CDI devices and Sockets counts sockets. Devices, Mounts and Hooks count edits,
-	// including those of CDI devices. Ports counts ports of vswitches, which belong to a pod: a container has no limit
-	// of them.
+	// including the edits of CDI devices. Ports counts ports of vswitches. They belong to a pod, so
+	// only the pod has a limit for them.
 	CDI, Devices, Sockets, Mounts, Hooks, Ports int
 }
 
-// Usage is how much a container or a pod has, or will get.
+// Usage is the number of items that a container or a pod has or will receive.
 type Usage Limit
 
 // Add returns the sum.
 func (u Usage) Add(v Usage) Usage {
-	return Usage{CDI: u.CDI + v.CDI, Devices: u.Devices + v.Devices, Sockets: u.Sockets + v.Sockets, Mounts: u.Mounts + v.Mounts,
-		Hooks: u.Hooks + v.Hooks, Ports: u.Ports + v.Ports}
+	return Usage{CDI: u.CDI + v.CDI, Devices: u.Devices + v.Devices, Sockets: u.Sockets + v.Sockets,
+		Mounts: u.Mounts + v.Mounts,
+		Hooks:  u.Hooks + v.Hooks, Ports: u.Ports + v.Ports}
 }
 
-// MaxLimit is the largest limit, far more than any container has.
+// MaxLimit is the largest limit. It is far above the usage of any container.
 const MaxLimit = 1 << 20
 
 type limitField struct {
@@ -51,8 +52,8 @@ func (l *Limit) fields(u Usage) [6]limitField {
 	}
 }
 
-// findFault returns the first limit that is out of range.
-func (l *Limits) findFault() (field, found, rule string) {
+// validate returns the first limit that is out of range.
+func (l *Limits) validate() (field, found, rule string) {
 	if n := l.Container.Ports; n != 0 {
 		return "limits.container.ports", strconv.Itoa(n), "ports belong to the pod; set limits.pod.ports"
 	}
@@ -62,14 +63,15 @@ func (l *Limits) findFault() (field, found, rule string) {
 	}{{"container", &l.Container}, {"pod", &l.Pod}} {
 		for _, f := range part.limit.fields(Usage{}) {
 			if f.limit < 0 || f.limit > MaxLimit {
-				return "limits." + part.name + "." + f.kind.listName(), strconv.Itoa(f.limit), fmt.Sprintf("must be a number from 1 to %d", MaxLimit)
+				return "limits." + part.name + "." +
+					f.kind.listName(), strconv.Itoa(f.limit), fmt.Sprintf("must be a number from 1 to %d", MaxLimit)
 			}
 		}
 	}
 	return "", "", ""
 }
 
-// LimitError says that a container would exceed a limit of a rule. It unwraps to
+// LimitError is the refusal of a container that would exceed a limit of a rule. It unwraps to
 // errdefs.ErrPermissionDenied.
 type LimitError struct {
 	// Rule is the name of the rule with the limit.
@@ -80,7 +82,7 @@ type LimitError struct {
 	text string
 }
 
-// Error does not name the container: the error that it is part of does.
+// Error does not contain the container's name: the enclosing error does.
 func (e *LimitError) Error() string { return e.text }
 
 // Unwrap returns errdefs.ErrPermissionDenied.
@@ -91,14 +93,15 @@ func (p *Policy) HasLimits() bool {
 	return p != nil && slices.ContainsFunc(p.rules, func(r *rule) bool { return r.limits != Limits{} })
 }
 
-// HasPodLimits reports whether some rule limits the subject's pod, so that the caller has to count
-// what the pod's other containers have.
+// HasPodLimits reports whether a rule limits the subject's pod. The caller must then count the
+// usage of the pod's other containers.
 func (p *Policy) HasPodLimits(s Subject) bool {
-	return p != nil && slices.ContainsFunc(p.rules, func(r *rule) bool { return r.limits.Pod != Limit{} && r.restricts(&s) })
+	return p != nil && slices.ContainsFunc(p.rules,
+		func(r *rule) bool { return r.limits.Pod != Limit{} && r.restricts(&s) })
 }
 
-// Limit compares what a container will get, and what the pod's other containers have, with the
-// limits of every rule for it. refused is the refusal. audited is what audit mode lets through.
+// Limit compares the container's usage, and the pod's usage with others, with the limits of every
+// rule for the subject. refused is the refusal. audited is a refusal that audit mode overrides.
 func (p *Policy) Limit(s Subject, container, others Usage) (refused, audited error) {
 	if p == nil {
 		return nil, nil
@@ -122,8 +125,8 @@ func (p *Policy) Limit(s Subject, container, others Usage) (refused, audited err
 	return nil, audited
 }
 
-// LimitPorts compares the ports of a pod that is to get one more with the limits of every rule for it, as Limit does.
-// Ports are created before containers, so only the subject's namespace and pod are known, whatever else s has.
+// LimitPorts compares a pod's ports, and one more, with the limits of every rule for it, like
+// Limit. Ports are created before containers, so only the subject's namespace and pod are used.
 func (p *Policy) LimitPorts(s Subject, others int) (refused, audited error) {
 	return p.Limit(portSubject(s), Usage{Ports: 1}, Usage{Ports: others})
 }
@@ -131,11 +134,12 @@ func (p *Policy) LimitPorts(s Subject, others int) (refused, audited error) {
 // HasPortLimits reports whether some rule limits the ports of the subject's pod.
 func (p *Policy) HasPortLimits(s Subject) bool {
 	s = portSubject(s)
-	return p != nil && slices.ContainsFunc(p.rules, func(r *rule) bool { return r.limits.Pod.Ports > 0 && r.restricts(&s) })
+	return p != nil && slices.ContainsFunc(p.rules,
+		func(r *rule) bool { return r.limits.Pod.Ports > 0 && r.restricts(&s) })
 }
 
-// exceeded returns the rule's first limit that would be exceeded. A pod's limit does not apply to a
-// container that adds nothing to what is counted.
+// exceeded returns the rule's first exceeded limit. A pod's limit does not apply to a container
+// that adds nothing to the counted kind.
 func (r *rule) exceeded(container, others Usage) *LimitError {
 	for _, part := range []struct {
 		name, where string
@@ -146,8 +150,9 @@ func (r *rule) exceeded(container, others Usage) *LimitError {
 		for i, f := range part.limit.fields(part.usage) {
 			if f.limit > 0 && f.usage > f.limit && added[i].usage > 0 {
 				field := "limits." + part.name + "." + f.kind.listName()
-				return &LimitError{Rule: r.name, Field: field, text: fmt.Sprintf("deny %d %ss%s: rule %s has %s: %d; ask for fewer, or raise it",
-					f.usage, f.kind, part.where, diag.Quote(r.name), field, f.limit)}
+				return &LimitError{Rule: r.name, Field: field,
+					text: fmt.Sprintf("deny %d %ss%s: rule %s has %s: %d; ask for fewer, or raise it",
+						f.usage, f.kind, part.where, diag.Quote(r.name), field, f.limit)}
 			}
 		}
 	}

@@ -15,15 +15,15 @@ import (
 // patternSet is a compiled Allow.
 type patternSet [kinds][]pattern
 
-// pattern is one entry of a list of a rule.
+// pattern is one compiled entry of a rule's list.
 type pattern struct {
 	text string // for messages: quoted, or a line of YAML
 	name glob.Glob
-	// destination and readOnly are of mounts. A nil destination matches every path.
+	// destination and readOnly apply to mounts. A nil destination matches every path.
 	destination *glob.Glob
 	readOnly    bool
-	fsType      string      // of mounts that are no bind mounts; the name is not set
-	vlans       []vlanRange // of ports; nil for any VLAN and none
+	fsType      string      // mounts that are not bind mounts; name is unset
+	vlans       []vlanRange // ports; nil matches every VLAN and untagged ports
 }
 
 // compilePatterns compiles a rule's allow or deny.
@@ -51,10 +51,11 @@ func (f *faults) compilePatterns(field string, a Allow) (set patternSet) {
 	return set
 }
 
-// bindTypes are the types of bind mounts.
+// bindTypes are the types that denote bind mounts.
 var bindTypes = []string{"", "bind", "none"}
 
-// isFileSystemType reports whether a type is a name that a rule can have.
+// isFileSystemType reports whether a rule can contain the type. It excludes bind mounts, which
+// rules match by source.
 func isFileSystemType(name string) bool {
 	return !slices.Contains(bindTypes, name) && len(name) <= 64 &&
 		!strings.ContainsFunc(name, func(r rune) bool {
@@ -62,20 +63,22 @@ func isFileSystemType(name string) bool {
 		})
 }
 
-// compileMounted compiles the source or the type of a pattern of mounts.
+// compileMounted compiles the source or the type of a mount pattern.
 func (f *faults) compileMounted(at string, m *Mount, p *pattern) {
 	switch {
 	case m.Type == "":
 		p.name = f.compile(at+".source", m.Source, glob.CompilePath)
 	case !isFileSystemType(m.Type):
-		f.addFault(at+".type", diag.Quote(m.Type), "a type of file systems, such as overlay; bind mounts have a source and no type")
+		f.addFault(at+".type", diag.Quote(m.Type),
+			"a type of file systems, such as overlay; bind mounts have a source and no type")
 	case m.Source != "":
-		f.addFault(at+".source", diag.Quote(m.Source), "a mount has a type or a source: options of a file system with a type can name other sources")
+		f.addFault(at+".source", diag.Quote(m.Source),
+			"a mount has a type or a source: options of a file system with a type can name other sources")
 	}
 }
 
-// String returns the mount as SOURCE:DESTINATION, or as SOURCE:DESTINATION:ro. A file system has type=TYPE in place
-// of the source.
+// String returns the mount as SOURCE:DESTINATION or SOURCE:DESTINATION:ro, with type=TYPE instead
+// of the source for a file system.
 func (m Mount) String() string {
 	s := m.Source + ":" + m.Destination
 	if m.Type != "" {
@@ -87,7 +90,7 @@ func (m Mount) String() string {
 	return s
 }
 
-// FormatYAML returns the mount as one line of the rule.
+// FormatYAML returns the mount as one line of a rule.
 func (m Mount) FormatYAML() string {
 	text := "{source: " + strconv.Quote(m.Source)
 	if m.Type != "" {
@@ -102,7 +105,7 @@ func (m Mount) FormatYAML() string {
 	return text + "}"
 }
 
-// compileCDI compiles a pattern of CDI names and refuses one that no name can match.
+// compileCDI compiles a pattern for CDI names, and rejects one that no name can match.
 func compileCDI(pattern string) (glob.Glob, error) {
 	if !strings.Contains(pattern, "*") {
 		kind, name, ok := strings.Cut(pattern, "=")
@@ -113,11 +116,12 @@ func compileCDI(pattern string) (glob.Glob, error) {
 	return glob.CompileName(pattern)
 }
 
-// matches reports whether the pattern matches the item, which is of the pattern's kind.
+// matches reports whether the pattern matches the item. Both must have the same kind.
 func (p *pattern) matches(it *item) bool {
 	switch {
 	case it.kind == kindMount:
-		return p.matchesSource(it, p.name.Match) && p.matchesMode(it) && (p.destination == nil || p.destination.Match(it.destination))
+		return p.matchesSource(it, p.name.Match) && p.matchesMode(it) &&
+			(p.destination == nil || p.destination.Match(it.destination))
 	case it.kind == kindPort:
 		return p.name.Match(it.name) && p.matchesVLAN(it.vlan)
 	case it.whole:
@@ -126,7 +130,7 @@ func (p *pattern) matches(it *item) bool {
 	return p.name.Match(it.name)
 }
 
-// matchesMode reports whether the pattern is for mounts that are as writable as the item.
+// matchesMode reports whether the pattern covers mounts as writable as the item.
 func (p *pattern) matchesMode(it *item) bool { return !p.readOnly || !it.writable }
 
 // matchesSource matches a bind mount by its source, and another file system by its type.
@@ -134,8 +138,9 @@ func (p *pattern) matchesSource(it *item, matches func(source string) bool) bool
 	return p.fsType == it.fsType && (it.fsType != "" || matches(it.name))
 }
 
-// matchesWithin reports whether the pattern of a denial matches something that the item includes: what is below
-// a mount or a socket's directory, or a VLAN of an untagged port.
+// matchesWithin reports whether the pattern of a denial matches a part of the item: a path below a
+// mount or a socket's directory, or a VLAN of an untagged port. Without this check a tenant could
+// request the parent of a denied path.
 func (p *pattern) matchesWithin(it *item) bool {
 	switch {
 	case it.kind == kindMount:
@@ -149,7 +154,8 @@ func (p *pattern) matchesWithin(it *item) bool {
 	return false
 }
 
-// findPattern returns the text of the first pattern of the item's kind that matches it, or "".
+// findPattern returns the text of the first pattern of the item's kind for which matches returns
+// true, or "".
 func (s *patternSet) findPattern(it *item, matches func(*pattern, *item) bool) string {
 	list := s[it.kind]
 	for i := range list {
@@ -160,11 +166,12 @@ func (s *patternSet) findPattern(it *item, matches func(*pattern, *item) bool) s
 	return ""
 }
 
-// matching returns the pattern that matches the item, or "".
+// matching returns the text of the pattern that matches the item, or "".
 func (s *patternSet) matching(it *item) string { return s.findPattern(it, (*pattern).matches) }
 
-// matchingNetwork returns the pattern that matches a network, or "". A network of unknown namespace is named
-// after a file, namespace-name, in which any "-" may separate the two. It has all of these names.
+// matchingNetwork returns the text of the pattern that matches a network, or "". The name of a
+// network of unknown namespace comes from a file, as namespace-name. Any "-" in it can be the
+// separator, so every split is tried.
 func (s *patternSet) matchingNetwork(name string) string {
 	text := s.matching(&item{kind: kindNetwork, name: name})
 	if len(s[kindNetwork]) == 0 || strings.Contains(name, "/") {
@@ -178,7 +185,7 @@ func (s *patternSet) matchingNetwork(name string) string {
 	return text
 }
 
-// patternTexts returns the patterns of a kind for messages.
+// patternTexts returns the patterns of a kind, for messages.
 func (s *patternSet) patternTexts(k kind) []string {
 	var all []string
 	for _, p := range s[k] {
@@ -187,15 +194,15 @@ func (s *patternSet) patternTexts(k kind) []string {
 	return all
 }
 
-// isEmpty reports whether there is no pattern.
+// isEmpty reports whether the set has no patterns.
 func (s *patternSet) isEmpty() bool {
 	return !slices.ContainsFunc(s[:], func(list []pattern) bool { return len(list) > 0 })
 }
 
-// faults collects the faults of a rule.
+// faults collects the faults of a rule, so that one run reports all of them.
 type faults struct {
 	file string
-	rule string // the field of the rule
+	rule string // path of the rule's field
 	list []error
 }
 

@@ -10,45 +10,46 @@ import (
 	"github.com/jackfield/jackfield/internal/base/diag"
 )
 
-// Mode says what happens to a refusal.
+// Mode is the effect of a refusal.
 type Mode string
 
 const (
-	// Enforce refuses what no rule grants.
+	// Enforce refuses everything that no rule grants.
 	Enforce Mode = "enforce"
-	// Audit grants it, and reports that it would have been refused.
+	// Audit grants requests that Enforce would refuse, and reports them.
 	Audit Mode = "audit"
 )
 
-// Subject is the container that a decision is about. Its JSON is the "for" of a test case of policies.
+// Subject is the container of a decision. Its JSON is the "for" of a policy test case.
 type Subject struct {
 	Namespace, Pod, Container string
-	// Labels are the pod's.
+	// Labels are the pod's labels.
 	Labels map[string]string
-	// LabelsUnknown is set where the labels of the pod are unknown. A rule that selects by labels
-	// then grants the container nothing, but its denials and limits apply.
+	// LabelsUnknown is set if the labels of the pod are unknown. A rule that selects by labels then
+	// grants nothing, but its denials and limits apply.
 	LabelsUnknown bool `json:"-"`
-	// RuntimeHandler is the pod's runtime handler. Empty is the default one.
+	// RuntimeHandler is the pod's runtime handler. Empty is the default handler.
 	RuntimeHandler string `json:"runtimeClass"`
-	// HandlerUnknown is set where the runtime handler is unknown, with the same effect on rules
-	// with runtime classes.
+	// HandlerUnknown is set if the runtime handler is unknown, with the same effect on rules with
+	// runtime classes.
 	HandlerUnknown bool `json:"-"`
-	// Image is the container's image, as the runtime names it. Empty is unknown, with the same
+	// Image is the container's image in the runtime's spelling. Empty is unknown, with the same
 	// effect on rules with images.
 	Image string
-	// Network is the network that a socket or device belongs to, as namespace/name, or empty. Only
-	// Socket and Device use it, because only they are narrowed by a rule's networks.
+	// Network is the network of a socket or device, as namespace/name, or empty. Only Socket and
+	// Device use it, because a rule's networks narrow only these.
 	Network string
-	// NetworkGuessed is set where no trusted source has the network's namespace. Then the name,
-	// namespace-name, is denied under every name that it can stand for. Only the pattern for every
-	// network, "*", allows it.
+	// NetworkGuessed is set if no trusted source has the network's namespace. The name then has the
+	// form namespace-name. It is denied under every name that it can stand for, and only the
+	// pattern "*" allows it.
 	NetworkGuessed bool `json:"-"`
-	// Explanations is how many more refusals name the closest rule and a remedy. Each of them compares the patterns of
-	// every rule, and a pod can have a thousand refusals. nil is no bound.
+	// Explanations is the number of further refusals that contain the closest rule and a remedy.
+	// Each of them compares the patterns of every rule, and a tenant can cause a thousand refusals.
+	// nil is unlimited.
 	Explanations *int `json:"-"`
 }
 
-// takeExplanation reports whether a refusal names the closest rule, and counts it.
+// takeExplanation reports whether a refusal can contain the closest rule, and decrements the count.
 func (s *Subject) takeExplanation() bool {
 	if s.Explanations == nil {
 		return true
@@ -59,19 +60,19 @@ func (s *Subject) takeExplanation() bool {
 
 // Grant is a decision to allow.
 type Grant struct {
-	// Rule is the first rule in file order that grants the item. It is empty where only the
-	// policy's audit mode lets the item through.
+	// Rule is the first rule in file order that grants the item. It is empty if only the policy's
+	// audit mode allows the item.
 	Rule string
-	// Audited is set where audit mode, the policy's or a rule's, lets through what would be refused
-	// otherwise. Refusal is then the error of mode enforce.
+	// Audited is set if audit mode, of the policy or of a rule, overrides a refusal. Refusal is
+	// then the error of mode enforce.
 	Audited bool
 	Refusal *RefusedError
-	// Asked is what the decision is about.
+	// Asked is the requested item.
 	Asked Asked
 }
 
-// strength orders grants of one thing under several names: by audit mode alone, by a rule in audit mode, and by a
-// rule in force. It is 0 for no grant.
+// strength orders the grants of one object under several names: none, by audit mode alone, by a
+// rule in audit mode, by a rule in force.
 func (g Grant) strength() int {
 	switch {
 	case g.Rule != "" && !g.Audited:
@@ -84,7 +85,7 @@ func (g Grant) strength() int {
 	return 0
 }
 
-// Administrator is the rule that AllowAll's grants name.
+// Administrator is the rule in AllowAll's grants.
 const Administrator = "(administrator)"
 
 // Policy is a set of compiled rules. The zero value and nil refuse everything.
@@ -95,8 +96,8 @@ type Policy struct {
 	rules  []*rule
 }
 
-// New compiles rules. Messages name source, the path of the configuration file. The error joins a
-// *diag.Diagnostic for each fault and unwraps to errdefs.ErrInvalidArgument.
+// New compiles rules. Messages refer to source, the path of the configuration file. The error joins
+// a *diag.Diagnostic for each fault and unwraps to errdefs.ErrInvalidArgument.
 func New(source string, mode Mode, rules []Rule) (*Policy, error) {
 	f := &faults{file: source}
 	if mode != Enforce && mode != Audit {
@@ -107,8 +108,8 @@ func New(source string, mode Mode, rules []Rule) (*Policy, error) {
 	first := make(map[string]int, len(rules))
 	for i, r := range rules {
 		f.rule = fmt.Sprintf("policy.rules[%d]", i)
-		if at, ok := first[r.Name]; ok && r.Name != "" {
-			f.addFault("name", diag.Quote(r.Name), fmt.Sprintf("policy.rules[%d] has this name already", at))
+		if other, ok := first[r.Name]; ok && r.Name != "" {
+			f.addFault("name", diag.Quote(r.Name), fmt.Sprintf("policy.rules[%d] has this name already", other))
 		} else {
 			first[r.Name] = i
 		}
@@ -120,7 +121,7 @@ func New(source string, mode Mode, rules []Rule) (*Policy, error) {
 	return p, nil
 }
 
-// AllowAll grants everything. It is for requests that the administrator makes on a command line.
+// AllowAll grants everything, for requests from the administrator's command line.
 func AllowAll() *Policy { return &Policy{source: "the command line", mode: Enforce, all: true} }
 
 // Mode returns the policy's mode.
@@ -136,43 +137,44 @@ func (p *Policy) CDI(s Subject, name string) (Grant, error) {
 	return p.decide(&s, &item{kind: kindCDI, name: name})
 }
 
-// Socket decides on a socket's host path, which must be absolute and clean. Every other path is
+// Socket decides on a socket's host path, which must be absolute and clean. Any other path is
 // refused in every mode. The error is a *RefusedError.
 func (p *Policy) Socket(s Subject, path string) (Grant, error) {
 	return p.decide(&s, &item{kind: kindSocket, name: path})
 }
 
-// Device decides on a device node's host path, which follows the rules of Socket.
+// Device decides on a device node's host path, with the same requirements as Socket.
 func (p *Policy) Device(s Subject, path string) (Grant, error) {
 	return p.decide(&s, &item{kind: kindDevice, name: path})
 }
 
-// FileSystem decides on the mount of a file system that is no bind mount. A rule allows it by its type, whatever
-// its source and options are.
+// FileSystem decides on a mount that is not a bind mount. A rule allows it by its type, because the
+// options of a file system can name further sources.
 func (p *Policy) FileSystem(s Subject, fsType, destination string, readOnly bool) (Grant, error) {
 	return p.decide(&s, &item{kind: kindMount, fsType: fsType, destination: destination, writable: !readOnly})
 }
 
-// Mount decides on the mount of a host path at a path in the container. Both follow the rules of
-// Socket. The mounts of a granted CDI device and the directory of a granted socket need no decision
-// of their own.
+// Mount decides on a bind mount of a host path. Both paths have the same requirements as in Socket.
+// The mounts of a granted CDI device and the directory of a granted socket are granted with it.
 func (p *Policy) Mount(s Subject, source, destination string, readOnly bool) (Grant, error) {
 	return p.decide(&s, &item{kind: kindMount, name: source, destination: destination, writable: !readOnly})
 }
 
-// Hook decides on an OCI hook by the host path of its program, which follows the rules of Socket.
-// The hooks of a granted CDI device need no decision of their own.
+// Hook decides on an OCI hook by the host path of its program, with the same requirements as
+// Socket. The hooks of a granted CDI device are granted with it.
 func (p *Policy) Hook(s Subject, path string) (Grant, error) {
 	return p.decide(&s, &item{kind: kindHook, name: path})
 }
 
-// Network decides whether a network, named namespace/name, may deliver anything to the subject.
-// Socket and Device decide on each socket and device. Network uses Subject.NetworkGuessed, but not
+// Network decides whether a network, namespace/name, can deliver anything to the subject. Socket
+// and Device decide on each socket and device. Network uses Subject.NetworkGuessed, but not
 // Subject.Network. The error is a *RefusedError.
 func (p *Policy) Network(s Subject, name string) (Grant, error) {
 	return p.decide(&s, &item{kind: kindNetwork, name: name})
 }
 
+// decide checks in this order: the form of the name, denials in force, rules in force, and rules or
+// a policy in audit mode.
 func (p *Policy) decide(s *Subject, it *item) (Grant, error) {
 	if p == nil {
 		p = &Policy{}
@@ -190,7 +192,7 @@ func (p *Policy) decide(s *Subject, it *item) (Grant, error) {
 	if rule := p.grantingRule(s, it, false); rule != "" {
 		return Grant{Rule: rule, Audited: denied != nil, Refusal: denied, Asked: it.asked(s)}, nil
 	}
-	// A denial that audit mode lets through refuses nothing. Without audit mode's grant, the
+	// A denial that audit mode overrides is not the reason of a refusal: without a grant, the
 	// reason is that no rule grants the item.
 	trial := p.grantingRule(s, it, true)
 	if trial == "" && p.Mode() != Audit {
@@ -202,7 +204,8 @@ func (p *Policy) decide(s *Subject, it *item) (Grant, error) {
 	return Grant{Rule: trial, Audited: true, Refusal: denied, Asked: it.asked(s)}, nil
 }
 
-// grantingRule returns the first rule in audit mode, or in force, that grants the item, or "".
+// grantingRule returns the first rule that grants the item, among the rules in audit mode or in
+// force, or "".
 func (p *Policy) grantingRule(s *Subject, it *item, audit bool) string {
 	i := slices.IndexFunc(p.rules, func(r *rule) bool { return r.audit == audit && r.grants(s, it) })
 	if i < 0 {
@@ -211,7 +214,8 @@ func (p *Policy) grantingRule(s *Subject, it *item, audit bool) string {
 	return p.rules[i].name
 }
 
-// grants reports whether the rule grants the subject the item. A rule for other subjects compares no pattern.
+// grants reports whether the rule grants the item to the subject. It checks the subject first, so
+// that rules for other subjects cost no pattern comparison.
 func (r *rule) grants(s *Subject, it *item) bool {
 	switch {
 	case !r.matches(s):
@@ -224,13 +228,13 @@ func (r *rule) grants(s *Subject, it *item) bool {
 	return r.allow.matching(it) != ""
 }
 
-// allowsSocketsOrDevices reports whether the rule allows anything that a network can deliver.
+// allowsSocketsOrDevices reports whether the rule allows an item that a network can deliver.
 func (r *rule) allowsSocketsOrDevices() bool {
 	return len(r.allow[kindSocket]) > 0 || len(r.allow[kindDevice]) > 0
 }
 
-// denied returns the refusal by the first rule in force that denies the item, or else by the first
-// in audit mode. enforced is false where audit mode lets the item through.
+// denied returns the refusal by the first rule in force that denies the item, or otherwise by the
+// first rule in audit mode. enforced is false if audit mode overrides the refusal.
 func (p *Policy) denied(s *Subject, it *item) (refusal *RefusedError, enforced bool) {
 	for _, r := range p.rules {
 		why := r.denies(s, it)
@@ -251,7 +255,8 @@ func (p *Policy) denied(s *Subject, it *item) (refusal *RefusedError, enforced b
 	return refusal, false
 }
 
-// denies says by which pattern the rule denies the subject the item, or "".
+// denies returns the reason why the rule denies the item to the subject, with the matching pattern,
+// or "".
 func (r *rule) denies(s *Subject, it *item) string {
 	if r.deny.isEmpty() || !r.restricts(s) {
 		return ""

@@ -13,13 +13,14 @@ import (
 	"github.com/jackfield/jackfield/internal/base/glob"
 )
 
-// Port is a port of a vswitch that a container's network asks for.
+// Port is a vswitch port that a container's network requests.
 type Port struct {
 	// Switch is the vswitch's name in the node's configuration.
 	Switch string
 	// Bridge is the bridge, domain or bridge domain; "" for none.
 	Bridge string
-	// VLAN is 1 to 4094, or 0 for an untagged port. Open vSwitch makes an untagged port a trunk of all VLANs.
+	// VLAN is 1 to 4094, or 0 for an untagged port. On Open vSwitch an untagged port is a trunk of
+	// all VLANs.
 	VLAN int
 }
 
@@ -32,7 +33,7 @@ func (p Port) String() string {
 	return s
 }
 
-// UnmarshalText parses what String returns. Policy.Port checks the names and the number.
+// UnmarshalText parses the format of String. Policy.Port checks the names and the number.
 func (p *Port) UnmarshalText(text []byte) error {
 	port, vlan, tagged := strings.Cut(string(text), ":")
 	vswitch, bridge, ok := strings.Cut(port, "/")
@@ -44,29 +45,31 @@ func (p *Port) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// PortPattern is a pattern of ports.
+// PortPattern is a pattern of ports in a rule.
 type PortPattern struct {
 	// Port is a pattern of names, switch/bridge.
 	Port string
-	// VLANs are numbers and ranges, such as "300" and "100-199". With VLANs, a rule allows no untagged port, and
-	// denies it, since it can carry every VLAN. Without VLANs the pattern is for every VLAN and untagged ports.
+	// VLANs are numbers and ranges, such as "300" and "100-199". With VLANs, a rule does not allow
+	// an untagged port, and denies it, because the port can carry every VLAN. Without VLANs, the
+	// pattern matches every VLAN and untagged ports.
 	VLANs []string
 }
 
-// Port decides on a port of a vswitch. Ports are created before containers, so only the subject's namespace and
-// pod are known, whatever else s has. The error is a *RefusedError.
+// Port decides on a port of a vswitch. Ports are created before containers, so only the subject's
+// namespace and pod are used. The error is a *RefusedError.
 func (p *Policy) Port(s Subject, port Port) (Grant, error) {
 	s = portSubject(s)
 	return p.decide(&s, &item{kind: kindPort, name: port.Switch + "/" + port.Bridge, vlan: port.VLAN})
 }
 
-// portSubject returns what is known of a pod when its ports are created.
+// portSubject returns the properties of a pod that are known when its ports are created.
 func portSubject(s Subject) Subject {
-	return Subject{Namespace: s.Namespace, Pod: s.Pod, LabelsUnknown: true, HandlerUnknown: true, Explanations: s.Explanations}
+	return Subject{Namespace: s.Namespace, Pod: s.Pod, LabelsUnknown: true, HandlerUnknown: true,
+		Explanations: s.Explanations}
 }
 
-// isValidPort reports whether a name is one switch and at most one bridge. A name with more parts could match
-// patterns of other switches.
+// isValidPort reports whether a name is one switch and at most one bridge. A longer name could
+// match the patterns of other switches.
 func isValidPort(name string, vlan int) bool {
 	return strings.Count(name, "/") == 1 && name[0] != '/' && vlan >= 0 && vlan <= maxVLAN
 }
@@ -74,10 +77,10 @@ func isValidPort(name string, vlan int) bool {
 // maxVLAN is the highest VLAN of IEEE 802.1Q.
 const maxVLAN = 4094
 
-// vlanRange is a range of VLANs with both ends.
+// vlanRange is an inclusive range of VLANs.
 type vlanRange struct{ first, last int }
 
-// compilePort compiles a pattern of ports and refuses one that no port can match.
+// compilePort compiles a pattern of ports, and rejects one that no port can match.
 func compilePort(pattern string) (glob.Glob, error) {
 	if strings.Count(pattern, "/") > 1 || !strings.Contains(pattern, "*") && !isValidPort(pattern, 0) {
 		return glob.Glob{}, errors.New("must be vswitch/bridge, with * for any characters")
@@ -117,7 +120,7 @@ func (f *faults) compilePorts(field string, ports []PortPattern) []pattern {
 	return all
 }
 
-// formatYAML returns the pattern as an entry of the rule's list.
+// formatYAML returns the pattern as an entry of a rule's list.
 func (p PortPattern) formatYAML() string {
 	if len(p.VLANs) == 0 {
 		return strconv.Quote(p.Port)
@@ -132,7 +135,8 @@ func (p PortPattern) formatYAML() string {
 	return "{port: " + strconv.Quote(p.Port) + ", vlans: [" + strings.Join(vlans, ", ") + "]}"
 }
 
-// matchesVLAN reports whether the pattern is for the VLAN.
+// matchesVLAN reports whether the pattern covers the VLAN.
 func (p *pattern) matchesVLAN(vlan int) bool {
-	return p.vlans == nil || slices.ContainsFunc(p.vlans, func(r vlanRange) bool { return r.first <= vlan && vlan <= r.last })
+	return p.vlans == nil || slices.ContainsFunc(p.vlans,
+		func(r vlanRange) bool { return r.first <= vlan && vlan <= r.last })
 }

@@ -12,31 +12,31 @@ import (
 	"github.com/jackfield/jackfield/internal/base/glob"
 )
 
-// RefusedError says that no rule grants what was asked for, and which lines would. It unwraps to
-// errdefs.ErrPermissionDenied. A person reads its text in "kubectl describe pod", where an event is
-// cut after 1024 bytes. Other readers use its fields and [RefusedError.Item], [RefusedError.Reason]
-// and [RefusedError.Remedy], of which the text consists.
+// RefusedError is the refusal of a request that no rule grants, with the lines that would grant it.
+// It unwraps to errdefs.ErrPermissionDenied. Users read its text in "kubectl describe pod", which
+// truncates an event after 1024 bytes. Programs use its fields, and [RefusedError.Item],
+// [RefusedError.Reason] and [RefusedError.Remedy], the parts of the text.
 type RefusedError struct {
-	// Denied is set where Rule denies it. Otherwise no rule grants it.
+	// Denied is set if Rule denies the item. Otherwise no rule grants it.
 	Denied bool
 	// Source is the file of the rules.
 	Source string
-	// Rule is the rule that denies it or came closest to granting it, or empty.
+	// Rule is the rule that denies the item or came closest to granting it, or empty.
 	Rule string
-	// Why says what did not match.
+	// Why is the property that did not match.
 	Why string
-	// Lines are the lines of YAML to add; none where no rule can match the name exactly.
+	// Lines are the lines of YAML to add. There are none if no rule can match the name exactly.
 	Lines []string
-	// Under is where to add the lines: "policy.rules", or "allow" or a list of it in Rule, such as
+	// Under is the place for the lines: "policy.rules", "allow" of Rule, or a list of it, such as
 	// "allow.sockets".
 	Under string
-	// Asked is what was asked for, as a list of a rule has it.
+	// Asked is the requested item, as an entry of a rule's list.
 	Asked Asked
 
 	item item
 }
 
-// Error does not name the container: the error that it is part of does.
+// Error does not contain the container's name: the enclosing error does.
 func (e *RefusedError) Error() string {
 	text := "deny " + e.Item() + ": " + e.Reason()
 	if remedy := e.Remedy(); remedy != "" {
@@ -45,10 +45,10 @@ func (e *RefusedError) Error() string {
 	return text
 }
 
-// Item returns what was asked for, such as `mount "/srv/a" at "/data"`.
+// Item returns the requested item, such as `mount "/srv/a" at "/data"`.
 func (e *RefusedError) Item() string { return e.item.describe() }
 
-// Reason returns the rule that denies it or came closest, and why.
+// Reason returns the rule that denies the item or came closest, and why.
 func (e *RefusedError) Reason() string {
 	switch {
 	case e.Denied:
@@ -59,8 +59,8 @@ func (e *RefusedError) Reason() string {
 	return e.Why
 }
 
-// Remedy says where to add which lines, each on a line of its own after the first; empty where no
-// pattern can name what was asked for.
+// Remedy returns the lines to add and their place, one a line. It is empty if no pattern can match
+// the name exactly.
 func (e *RefusedError) Remedy() string {
 	if len(e.Lines) == 0 {
 		return ""
@@ -68,7 +68,7 @@ func (e *RefusedError) Remedy() string {
 	return "add to " + e.RemedyPlace() + ":\n  " + strings.Join(e.Lines, "\n  ")
 }
 
-// Remedy is where to add which lines of YAML, so that a refused request is granted.
+// Remedy holds the lines of YAML to add, and their place, to grant a refused request.
 type Remedy struct {
 	File  string   `json:"file"`           // the configuration
 	Under string   `json:"under"`          // policy.rules, or allow or a list of it in Rule, such as allow.sockets
@@ -76,7 +76,7 @@ type Remedy struct {
 	Lines []string `json:"lines"`
 }
 
-// RemedyData returns the remedy for programs; nil where no rule can match the name exactly.
+// RemedyData returns the remedy for programs, or nil if no rule can match the name exactly.
 func (e *RefusedError) RemedyData() *Remedy {
 	if len(e.Lines) == 0 {
 		return nil
@@ -88,8 +88,8 @@ func (e *RefusedError) RemedyData() *Remedy {
 	return r
 }
 
-// RemedyPlace names the list and file to which to add Lines, such as `allow.sockets of rule "dpdk"
-// in /etc/jackfield/config.yaml`.
+// RemedyPlace returns the list and the file to which to add Lines, such as `allow.sockets of rule
+// "dpdk" in /etc/jackfield/config.yaml`.
 func (e *RefusedError) RemedyPlace() string {
 	under := e.Under
 	if under != underRules {
@@ -106,7 +106,7 @@ const (
 // Unwrap returns errdefs.ErrPermissionDenied.
 func (e *RefusedError) Unwrap() error { return errdefs.ErrPermissionDenied }
 
-// closeness orders the ways in which a rule can fail to grant, from the farthest to the closest.
+// closeness is the distance between a rule and a grant, from the farthest to the closest.
 type closeness uint8
 
 const (
@@ -123,7 +123,7 @@ func (p *Policy) newRefusal(s *Subject, it *item) *RefusedError {
 	return &RefusedError{Source: p.source, Asked: it.asked(s), item: *it}
 }
 
-// refuse returns a refusal with the rule that came closest and the lines that would grant the item.
+// refuse returns a refusal with the closest rule, and the lines that would grant the item.
 func (p *Policy) refuse(s *Subject, it *item) *RefusedError {
 	e := p.newRefusal(s, it)
 	if !s.takeExplanation() {
@@ -132,7 +132,7 @@ func (p *Policy) refuse(s *Subject, it *item) *RefusedError {
 	}
 	var (
 		closest *rule
-		at      closeness
+		nearest closeness
 		common  int
 	)
 	for _, r := range p.rules {
@@ -140,12 +140,12 @@ func (p *Policy) refuse(s *Subject, it *item) *RefusedError {
 			continue // it grants nothing
 		}
 		part := r.mismatch(s, false)
-		if most := maxCloseness(part); most < at || most == at && part != "" {
+		if most := maxCloseness(part); most < nearest || most == nearest && part != "" {
 			continue // its patterns need no comparison
 		}
 		c, n := r.closeness(s, it, part)
-		if c > at || c == at && n > common {
-			closest, at, common = r, c, n
+		if c > nearest || c == nearest && n > common {
+			closest, nearest, common = r, c, n
 		}
 	}
 	switch {
@@ -155,13 +155,14 @@ func (p *Policy) refuse(s *Subject, it *item) *RefusedError {
 		e.Why = "no rule is for this pod and none allows it to another"
 	default:
 		e.Rule = closest.name
-		e.Why = closest.explainMismatch(s, it, at)
+		e.Why = closest.explainMismatch(s, it, nearest)
 	}
-	p.addRemedy(e, s, it, at)
+	p.addRemedy(e, s, it, nearest)
 	return e
 }
 
-// maxCloseness returns how close a rule can come whose subjects do not match in the part, or match if it is "".
+// maxCloseness bounds the closeness of a rule. part is the part of its subjects that does not
+// match, or "".
 func maxCloseness(part string) closeness {
 	switch part {
 	case "":
@@ -172,19 +173,20 @@ func maxCloseness(part string) closeness {
 	return partialSubject
 }
 
-// closeness says how close the rule came and, to order equally close rules, how many bytes of the
-// name agreed. part is the part of the rule's subjects that s does not match, or "".
+// closeness returns the rule's closeness and, to order equally close rules, the number of bytes
+// that the name has in common with a pattern. part is the part of the rule's subjects that s does
+// not match, or "".
 func (r *rule) closeness(s *Subject, it *item, part string) (closeness, int) {
-	named := r.allow.matching(it) != ""
+	matches := r.allow.matching(it) != ""
 	if it.kind == kindNetwork {
-		named = r.allowsSocketsOrDevices() && r.allowsNetwork(s, it.name)
+		matches = r.allowsSocketsOrDevices() && r.allowsNetwork(s, it.name)
 	}
 	switch {
-	case part != "" && named:
+	case part != "" && matches:
 		return maxCloseness(part), 0
 	case part != "":
 		return unrelated, 0
-	case named:
+	case matches:
 		return otherNetwork, 0
 	case (it.kind == kindSocket || it.kind == kindDevice) && !r.allowsNetwork(s, s.Network):
 		return otherBoth, 0
@@ -207,21 +209,22 @@ func commonPrefix(a, b string) int {
 	return n
 }
 
-// explainMismatch says what kept the rule from granting.
+// explainMismatch returns the property that kept the rule from granting.
 func (r *rule) explainMismatch(s *Subject, it *item, c closeness) string {
 	k := it.kind
 	switch c {
 	case otherNetwork, otherBoth:
-		what := "it"
+		items := "it"
 		if c == otherBoth {
-			what = k.listName()
+			items = k.listName()
 		}
-		allows := "allows " + what + " from the networks " + listed(r.allow.patternTexts(kindNetwork))
+		allows := "allows " + items + " from the networks " + listed(r.allow.patternTexts(kindNetwork))
 		switch {
 		case s.Network == "":
 			return allows + ", and it comes from none here"
 		case s.NetworkGuessed:
-			return allows + ", and without Multus' record the namespace of network " + diag.Quote(s.Network) + " is unknown"
+			return allows + ", and without Multus' record the namespace of network " + diag.Quote(s.Network) +
+				" is unknown"
 		}
 		return allows + ", not from " + diag.Quote(s.Network)
 	case otherName:
@@ -236,9 +239,11 @@ func (r *rule) explainMismatch(s *Subject, it *item, c closeness) string {
 		}
 		return "it has no allow." + k.listName()
 	}
+	// The subject does not match. An unknown property explains more than a different one.
 	part := r.mismatch(s, false)
 	switch {
-	case part == "podLabels" && s.LabelsUnknown, part == "runtimeClasses" && s.HandlerUnknown, part == "images" && s.Image == "":
+	case part == "podLabels" && s.LabelsUnknown, part == "runtimeClasses" && s.HandlerUnknown, part == "images" &&
+		s.Image == "":
 		return r.unknownProperty(s)
 	case part == "podLabels":
 		for _, l := range r.labels {
@@ -268,7 +273,8 @@ func (p *Policy) refuseMalformed(s *Subject, it *item) *RefusedError {
 	e := p.newRefusal(s, it)
 	e.Why = "only an absolute path without //, /./, /../ and without / at the end is ever allowed"
 	if it.kind == kindPort {
-		e.Why = fmt.Sprintf("only a vswitch and a bridge without / in their names and a VLAN from 1 to %d are ever allowed", maxVLAN)
+		e.Why = fmt.Sprintf("only a vswitch and a bridge without / in their names and a VLAN from 1 to %d are "+
+			"ever allowed", maxVLAN)
 	}
 	return e
 }
@@ -281,10 +287,10 @@ func quoteAll(patterns []glob.Glob) []string {
 	return all
 }
 
-// maxListed bounds the bytes of a rule's patterns that a message shows.
+// maxListed bounds the bytes of a rule's patterns in a message.
 const maxListed = 160
 
-// listed lists quoted patterns, at least the first and as many as fit.
+// listed lists quoted patterns: the first one, and as many more as fit.
 func listed(patterns []string) string {
 	var b strings.Builder
 	b.WriteByte('[')

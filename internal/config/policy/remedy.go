@@ -10,14 +10,16 @@ import (
 	"strings"
 )
 
-// pathUnknown stands in the remedy for the sockets of a network, which are known only once the
-// network has one.
+// pathUnknown is the placeholder in the remedy for a network's sockets, whose directory is unknown
+// until the network has one.
 const pathUnknown = "/DIRECTORY/OF/ITS/SOCKETS/**"
 
-// addRemedy adds the lines that would grant the item to the refusal.
+// addRemedy adds to the refusal the smallest change of the rules that would grant the item: an
+// entry of the closest rule's list, a new list, or a new rule.
 func (p *Policy) addRemedy(e *RefusedError, s *Subject, it *item, c closeness) {
 	k := it.kind
-	nameless := it.fsType == "" && !nameable(k, it.name) || it.fsType != "" && !isFileSystemType(it.fsType) || k == kindMount && !nameable(k, it.destination)
+	nameless := it.fsType == "" && !nameable(k, it.name) || it.fsType != "" && !isFileSystemType(it.fsType) ||
+		k == kindMount && !nameable(k, it.destination)
 	if nameless || c < otherKind && s.Namespace != "" && !nameable(kindNetwork, s.Namespace) {
 		e.Why += "; a rule cannot match this name exactly, so no rule can allow it alone"
 		return
@@ -55,21 +57,23 @@ func (p *Policy) addRemedy(e *RefusedError, s *Subject, it *item, c closeness) {
 	}
 }
 
-// freeName returns a valid name of a rule that is not in use: the wanted one, or that with a number behind it.
-func freeName(want string, inUse func(name string) bool) string {
-	if !validName(want + "-9999") {
-		want = "new"
+// freeName returns an unused and valid name for a rule: the preferred one, or the preferred one
+// with a number.
+func freeName(preferred string, inUse func(name string) bool) string {
+	if !validName(preferred + "-9999") {
+		preferred = "new"
 	}
-	name := want
+	name := preferred
 	for n := 2; inUse(name); n++ {
-		name = fmt.Sprintf("%s-%d", want, n)
+		name = fmt.Sprintf("%s-%d", preferred, n)
 	}
 	return name
 }
 
-// nameable reports whether a pattern can match s and nothing else. The remedy for a path with a
-// star in it must not suggest a star.
+// nameable reports whether a pattern can match s and nothing else. The remedy for a path that
+// contains a star must not grant a wildcard.
 func nameable(k kind, s string) bool {
 	_, err := k.compile(s)
-	return err == nil && !strings.Contains(s, "*") && strconv.CanBackquote(s) && strconv.QuoteToASCII(s) == strconv.Quote(s)
+	return err == nil && !strings.Contains(s, "*") && strconv.CanBackquote(s) &&
+		strconv.QuoteToASCII(s) == strconv.Quote(s)
 }

@@ -12,64 +12,65 @@ import (
 	"github.com/jackfield/jackfield/internal/base/glob"
 )
 
-// Rule grants or denies its subjects what it lists, and limits how much of it they get.
+// Rule grants or denies the listed items to its subjects, and limits their number.
 type Rule struct {
-	// Name is unique among the rules. Every message and log line about the rule has it.
+	// Name is unique among the rules. Every message and log line about the rule contains it.
 	Name string
 	For  Subjects
-	// Mode is Enforce, also when empty, or Audit. What a rule in audit mode allows is granted and
-	// reported. What it denies, or what exceeds its limits, is reported and not refused.
+	// Mode is Enforce, which is the default, or Audit. A rule in audit mode grants its items and
+	// reports that. Its denials and exceeded limits are only reported.
 	Mode  Mode
 	Allow Allow
-	// Deny wins over every rule's Allow. Each of its lists stands by itself: what comes from its
-	// networks is denied.
+	// Deny overrides every rule's Allow. Its lists are independent: every item of a denied network
+	// is denied.
 	Deny Allow
 	// Limits apply to the rule's subjects, whichever rule grants.
 	Limits Limits
 }
 
-// Subjects says which containers a rule is for. Every part that is set must match. Within a list
-// one match is enough; of the labels all must match. At least one part must be set. A rule for
-// every container has the namespace "*".
+// Subjects selects the containers of a rule. Every part that is set must match, and at least one
+// must be set. Within a list one match is enough; labels must all match. A rule for every container
+// has the namespace "*".
 type Subjects struct {
-	// Namespaces are patterns of names. The empty pattern is for containers outside of a pod, such
+	// Namespaces are patterns of names. The empty pattern matches containers outside of pods, such
 	// as Podman's.
 	Namespaces []string
-	// PodLabels maps a label's key to a pattern of its value.
+	// PodLabels maps a label's key to a pattern for its value.
 	PodLabels map[string]string
-	// RuntimeClasses are patterns of the runtime handler's name. The empty pattern is for the
-	// runtime's default handler. If the handler is unknown, the rule grants nothing, but denies and
-	// limits.
+	// RuntimeClasses are patterns of the runtime handler's name. The empty pattern matches the
+	// runtime's default handler. If the handler is unknown, the rule does not grant, but still
+	// denies and limits.
 	RuntimeClasses []string
-	// Images are patterns of the image's name, as the runtime writes it. If the image is unknown,
-	// the rule grants nothing, but denies and limits.
+	// Images are patterns of the image's name in the runtime's spelling. If the image is unknown,
+	// the rule does not grant, but still denies and limits.
 	Images []string
 }
 
-// Allow is what a rule grants, or denies.
+// Allow lists the items that a rule grants or denies.
 type Allow struct {
 	// CDI are patterns of fully qualified CDI names, vendor.com/class=name.
 	CDI []string
 	// Sockets and Devices are patterns of host paths.
 	Sockets, Devices []string
-	// Mounts are patterns of mounts that come neither with a CDI device nor with a socket.
+	// Mounts are patterns of mounts that belong neither to a CDI device nor to a socket.
 	Mounts []Mount
 	// Hooks are patterns of the host paths of hook programs.
 	Hooks []string
 	// Networks are patterns of network names, namespace/name. They narrow Sockets and Devices to
-	// those of these networks. Without them, a rule that allows sockets or devices allows them from
-	// every network and without one.
+	// items of these networks. Without them, a rule allows sockets and devices from every network
+	// and from none.
 	Networks []string
 	// Ports are patterns of ports of vswitches.
 	Ports []PortPattern
-	// NamedSockets are patterns of the names of sockets that the node's configuration names.
+	// NamedSockets are patterns for the names of the configuration's named sockets.
 	NamedSockets []string
 }
 
-// Mount is a pattern of mounts: of bind mounts by their source, or of other file systems by their type.
+// Mount is a pattern of mounts: of bind mounts by their source, or of other file systems by their
+// type.
 type Mount struct {
-	// Type is a type of file systems, such as overlay. With a type there is no Source: the kernel
-	// ignores it, or the options name others. Empty stands for bind mounts.
+	// Type is a file system type, such as overlay. It excludes Source: the kernel ignores the
+	// source, or the options name further ones. Empty matches bind mounts.
 	Type string
 	// Source is a pattern of host paths.
 	Source string
@@ -106,13 +107,15 @@ func (f *faults) compileRule(r Rule) *rule {
 	case r.Name == "":
 		f.addFault("name", "", "a rule needs a name")
 	case !validName(r.Name):
-		f.addFault("name", diag.Quote(r.Name), fmt.Sprintf("must be 1 to %d letters, digits, '_', '-', '.', the first a letter or digit", maxRuleName))
+		f.addFault("name", diag.Quote(r.Name), fmt.Sprintf("must be 1 to %d letters, digits, '_', '-', '.', the "+
+			"first a letter or digit", maxRuleName))
 	}
 	if r.Mode != "" && r.Mode != Enforce && r.Mode != Audit {
 		f.addFault("mode", diag.Quote(string(r.Mode)), fmt.Sprintf("must be %s or %s", Enforce, Audit))
 	}
 	if len(r.For.Namespaces)+len(r.For.PodLabels)+len(r.For.RuntimeClasses)+len(r.For.Images) == 0 {
-		f.addFault("for", "", `must have namespaces, podLabels, runtimeClasses or images; a rule for every container has namespaces ["*"]`)
+		f.addFault("for", "", "must have namespaces, podLabels, runtimeClasses or images; "+
+			`a rule for every container has namespaces ["*"]`)
 	}
 	c := &rule{
 		name: r.Name, audit: r.Mode == Audit, limits: r.Limits,
@@ -127,17 +130,18 @@ func (f *faults) compileRule(r Rule) *rule {
 	}
 	switch {
 	case c.allow.isEmpty() && c.deny.isEmpty() && r.Limits == Limits{}:
-		f.addFault("allow", "", "must have cdi, sockets, namedSockets, devices, mounts, hooks or ports, unless the rule has deny or limits")
+		f.addFault("allow", "", "must have cdi, sockets, namedSockets, devices, mounts, hooks or ports, unless the "+
+			"rule has deny or limits")
 	case len(r.Allow.Networks) > 0 && !c.allowsSocketsOrDevices():
 		f.addFault("allow.networks", "", "networks narrow sockets and devices, but the rule allows neither")
 	}
-	if field, found, why := r.Limits.findFault(); field != "" {
+	if field, found, why := r.Limits.validate(); field != "" {
 		f.addFault(field, found, why)
 	}
 	return c
 }
 
-// compileValue compiles a pattern of something that may be empty: a label's value, the default
+// compileValue compiles a pattern of a value that can be empty: a label's value, the default
 // runtime handler, or the namespace of a container outside of a pod.
 func compileValue(pattern string) (glob.Glob, error) {
 	if pattern == "" {
@@ -148,18 +152,19 @@ func compileValue(pattern string) (glob.Glob, error) {
 
 func validName(s string) bool {
 	const characters = "_-.abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-	return s != "" && len(s) <= maxRuleName && strings.IndexByte(characters, s[0]) >= len("_-.") && strings.Trim(s, characters) == ""
+	return s != "" && len(s) <= maxRuleName && strings.IndexByte(characters, s[0]) >= len("_-.") &&
+		strings.Trim(s, characters) == ""
 }
 
-// matches reports whether the rule is for the subject and may grant it something.
+// matches reports whether the rule can grant items to the subject.
 func (r *rule) matches(s *Subject) bool { return r.mismatch(s, false) == "" }
 
 // restricts reports whether the rule's denials and limits apply to the subject. Unknown properties
-// of a container exempt it from none.
+// do not exempt a container.
 func (r *rule) restricts(s *Subject) bool { return r.mismatch(s, true) == "" }
 
-// mismatch returns the part of the rule's subjects that s does not match, or "". Unknown properties
-// of the subject match or do not, as unknownMatches says.
+// mismatch returns the part of the rule's subjects that s does not match, or "". unknownMatches
+// decides whether unknown properties of s match.
 func (r *rule) mismatch(s *Subject, unknownMatches bool) string {
 	if r.namespaces != nil && !matchAny(r.namespaces, s.Namespace) {
 		return "namespaces"
@@ -185,21 +190,24 @@ func (r *rule) mismatch(s *Subject, unknownMatches bool) string {
 	return ""
 }
 
-// unknownProperty says which property that the rule selects by is unknown for the subject, or "".
+// unknownProperty describes a property that the rule selects by and that is unknown for the
+// subject, or "".
 func (r *rule) unknownProperty(s *Subject) string {
 	switch {
 	case len(r.labels) > 0 && s.LabelsUnknown:
-		return fmt.Sprintf("is for pods labelled %s=%s, and the labels of the pod are unknown here", r.labels[0].key, r.labels[0].value)
+		return fmt.Sprintf("is for pods labelled %s=%s, and the labels of the pod are unknown here", r.labels[0].key,
+			r.labels[0].value)
 	case r.handlers != nil && s.HandlerUnknown:
-		return "is for the runtime classes " + listed(quoteAll(r.handlers)) + ", and the runtime class of the container is unknown here"
+		return "is for the runtime classes " + listed(quoteAll(r.handlers)) +
+			", and the runtime class of the container is unknown here"
 	case r.images != nil && s.Image == "":
 		return "is for the images " + listed(quoteAll(r.images)) + ", and the image of this container is unknown"
 	}
 	return ""
 }
 
-// allowsNetwork reports whether the rule applies to what comes from the network, or, for an empty
-// name, to what comes from none. A guessed name matches only patterns that the empty one matches.
+// allowsNetwork reports whether the rule applies to items of the network or, for an empty name, to
+// items without a network. A guessed name is treated like an empty one.
 func (r *rule) allowsNetwork(s *Subject, network string) bool {
 	if s.NetworkGuessed {
 		network = ""

@@ -7,32 +7,33 @@ import (
 	"errors"
 )
 
-// SocketPath is the host path of a socket, or of a directory of sockets, under each of its spellings. A rule that
-// denies one of them denies the socket. A rule in force that grants one grants the socket also in mode enforce.
+// SocketPath is the host path of a socket, or of a directory of sockets, in all its spellings. A
+// rule that denies one spelling denies the socket. A rule that grants one spelling grants it, even
+// if other spellings are granted only in audit mode.
 type SocketPath struct {
-	// Path is the spelling that errors name.
+	// Path is the spelling in errors.
 	Path string
-	// Spellings are further ones by which rules grant and deny it.
+	// Spellings are further paths by which rules grant and deny the socket.
 	Spellings []string
-	// Aliases are further ones by which rules only deny it.
+	// Aliases are further paths by which rules only deny the socket.
 	Aliases []string
 }
 
-// SocketAt decides as Socket does, on a path of several spellings.
+// SocketAt decides like Socket, on all spellings of a path.
 func (p *Policy) SocketAt(s Subject, at SocketPath) (Grant, error) {
 	return p.decideSpellings(&s, at.spellings(false), socketItems(at.Aliases, false))
 }
 
-// SocketDir decides on a directory of sockets together with everything below it, now and later. One
-// pattern of a rule has to cover all of that, as "DIR/**" does, and no deny pattern may match the
-// directory or anything below it. The path follows the rules of Socket.
+// SocketDir decides on a directory of sockets with everything below it, now and later. One pattern
+// must cover all of it, such as "DIR/**", and no deny pattern can match the directory or anything
+// below it. The path has the same requirements as in Socket.
 func (p *Policy) SocketDir(s Subject, dir SocketPath) (Grant, error) {
 	return p.decideSpellings(&s, dir.spellings(true), socketItems(dir.Aliases, true))
 }
 
-// NamedSocket decides on a socket that the node's configuration names. A rule grants it by its name or as a socket by
-// its path. A rule that denies one of these denies the socket. The error is a *RefusedError, which names it by its name
-// unless its path is denied.
+// NamedSocket decides on a named socket of the node's configuration. A rule grants it by its name,
+// or by its path as a socket. A rule that denies either denies the socket. The error is a
+// *RefusedError about the name, or about the path if that is denied.
 func (p *Policy) NamedSocket(s Subject, name string, at SocketPath) (Grant, error) {
 	s.Network, s.NetworkGuessed = "", false
 	named := item{kind: kindNamedSocket, name: name}
@@ -43,7 +44,8 @@ func (p *Policy) NamedSocket(s Subject, name string, at SocketPath) (Grant, erro
 	return grant, err
 }
 
-// spellings returns the items by which rules grant the path. A whole item is a directory with everything below it.
+// spellings returns the items by which rules grant the path. A whole item is a directory with
+// everything below it.
 func (at *SocketPath) spellings(whole bool) []item {
 	return socketItems(append([]string{at.Path}, at.Spellings...), whole)
 }
@@ -56,15 +58,15 @@ func socketItems(paths []string, whole bool) []item {
 	return items
 }
 
-// decideSpellings decides on one thing that rules grant and deny by several spellings, and only deny by aliases. The
-// error is the first denial, or else the refusal of the first spelling.
+// decideSpellings decides on one object that rules grant and deny by several spellings, and only
+// deny by aliases. The error is the first denial, or otherwise the refusal of the first spelling.
 func (p *Policy) decideSpellings(s *Subject, spellings, aliases []item) (Grant, error) {
 	if p == nil {
 		p = &Policy{}
 	}
 	var best Grant
 	var refusal error
-	var overridden *RefusedError // the denial that audit mode overrides
+	var overridden *RefusedError // denial that audit mode overrides
 	for i := range spellings {
 		grant, err := p.decide(s, &spellings[i])
 		if isDenied(err) {
@@ -94,7 +96,7 @@ func (p *Policy) decideSpellings(s *Subject, spellings, aliases []item) (Grant, 
 	return best, nil
 }
 
-// isDenied reports whether an error is that a rule denies something.
+// isDenied reports whether err is a denial by a rule.
 func isDenied(err error) bool {
 	var refused *RefusedError
 	return errors.As(err, &refused) && refused.Denied

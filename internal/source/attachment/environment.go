@@ -223,7 +223,7 @@ func (e environment) variableOf(resource string) (variable, bool) {
 	return variable{}, false
 }
 
-// variableNaming returns a variable with a device ID, preferably the resource's own.
+// variableWithID returns a variable with a device ID, preferably the resource's own.
 func (e environment) variableWithID(id, resource string) (variable, bool) {
 	if v, ok := e.variableOf(resource); ok && containsID(v.ids, id) {
 		return v, true
