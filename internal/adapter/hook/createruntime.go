@@ -20,8 +20,9 @@ import (
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 
-// createRuntime handles the stages createRuntime and prestart. The container has its namespaces, and
-// the runtime has read its configuration.
+// createRuntime handles the stages createRuntime and prestart. The container has its namespaces,
+// and the runtime has read its configuration, so edits are applied to the living container (package
+// live). Some edits are too late at this stage.
 func (h *hook) createRuntime(ctx context.Context, st *rspec.State) (err error) {
 	s, err := h.identify(st.Annotations, st.ID)
 	if err != nil || s.pause {
@@ -48,16 +49,16 @@ func (h *hook) createRuntime(ctx context.Context, st *rspec.State) (err error) {
 		root = path.Join(st.Bundle, root)
 	}
 	req := s.request(st.ID, st.Annotations, spec, st.Pid)
-	// The runtime has created what is in the configuration. Nothing replaces it.
+	// The runtime has applied the configuration already, so an edit cannot replace an entry of it.
 	req.Have.CDIReplaces = false
 	if h.cfg.Hook.Undeliverable != config.UndeliverableWarn {
 		req.CanDeliver = func(set *edit.Set, request string) error {
 			return errors.Join(live.UndeliverableEdits(set, request)...)
 		}
 	}
-	fromNRI := h.host.Path(edit.ContainerDir(path.Dir(h.cfg.StateDir), st.ID)) // the NRI plugin of this node mounts it
+	fromNRI := h.host.Path(edit.ContainerDir(path.Dir(h.cfg.StateDir), st.ID)) // mounted by the NRI plugin of this node
 	if slices.ContainsFunc(req.Have.Mounts, func(m edit.Mount) bool { return m.Source == fromNRI }) {
-		h.logLine("info", "the NRI plugin of this node has delivered what the container asks for")
+		h.logLine("info", "the NRI plugin of this node has delivered the container's requests")
 		return nil
 	}
 	plan, err := h.resolve(ctx, req, seesLaterMounts(spec))
@@ -75,14 +76,14 @@ func (h *hook) createRuntime(ctx context.Context, st *rspec.State) (err error) {
 	}
 	err = live.Apply(h.host, live.Target{Pid: st.Pid, Root: root}, &plan.Set)
 	if err != nil && plan.Staging != nil {
-		// The runtime stops here, and some runtimes then run no poststop hook.
+		// The runtime stops now, and not every runtime then runs the poststop hook.
 		err = errors.Join(err, h.removeStaging(s.sandbox, st.ID))
 	}
 	return err
 }
 
-// checkUndeliverable fails the container for edits that it cannot get, or logs them, as
-// hook.undeliverable says.
+// checkUndeliverable fails the container because of undeliverable edits, or only logs them,
+// depending on hook.undeliverable.
 func (h *hook) checkUndeliverable(set *edit.Set) error {
 	list := live.UndeliverableEdits(set, "")
 	if len(list) == 0 {
@@ -95,11 +96,11 @@ func (h *hook) checkUndeliverable(set *edit.Set) error {
 		return nil
 	}
 	return fmt.Errorf("%w; deliver it at stage precreate (Podman) or through NRI, or set hook.undeliverable: warn "+
-		"in %s to start without it",
-		errors.Join(list...), cmp.Or(h.cfg.File(), config.DefaultPath))
+		"in %s to start without it", errors.Join(list...), cmp.Or(h.cfg.File(), config.DefaultPath))
 }
 
-// poststop removes what was created for the container on the host. It only needs the container's ID.
+// poststop removes everything that was created for the container on the host. It needs only the
+// container's ID, because the container's configuration may be gone.
 func (h *hook) poststop(st *rspec.State) error {
 	id := cmp.Or(h.containerID, st.ID)
 	s, err := subjectOf(st.Annotations, id)
@@ -107,7 +108,7 @@ func (h *hook) poststop(st *rspec.State) error {
 		return err
 	}
 	if hostfs.CheckID(id) != nil {
-		return nil // runc allows more characters in IDs; nothing is created for such an ID
+		return nil // runc accepts more characters in IDs, for which the hook creates nothing
 	}
 	if err := h.loadConfig(); err != nil {
 		return err

@@ -20,8 +20,8 @@ func usagef(format string, args ...any) error {
 		append(args, errdefs.ErrInvalidArgument)...)}
 }
 
-// ExitStatus returns the exit status of the program for an error of Run: 2 for an error in the command line, 1 for any
-// other error.
+// ExitStatus returns the program's exit status for an error of Run: 2 for an error in the command
+// line, and 1 for any other error.
 func ExitStatus(err error) int {
 	var usage *usageError
 	switch {

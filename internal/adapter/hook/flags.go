@@ -37,10 +37,10 @@ the command line.
 Learn more: jackfield-hook(8), https://github.com/jackfield/jackfield
 `
 
-// Stage is a point in a container's life at which the hook runs.
+// Stage is a point in a container's life at which a runtime runs the hook.
 type Stage string
 
-// The stages. Only Podman and Buildah have Precreate.
+// The stages. Only Podman and Buildah support Precreate.
 const (
 	Precreate     Stage = "precreate"
 	CreateRuntime Stage = "createRuntime"
@@ -48,7 +48,7 @@ const (
 	Poststop      Stage = "poststop"
 )
 
-// commandLine returns a program with this hook's flags, for a container and stage.
+// commandLine returns args with this hook's flags, for a container and stage.
 func (h *hook) commandLine(args []string, containerID string, stage Stage) []string {
 	for _, f := range []struct{ name, value string }{{"--container-id", containerID}, {"--config", h.configFile},
 		{"--log", h.logTo}} {
@@ -59,8 +59,8 @@ func (h *hook) commandLine(args []string, containerID string, stage Stage) []str
 	return append(args, string(stage))
 }
 
-// parseFlags parses the command line: flags, then the stage. done is true if the caller asked for
-// the help or the version, which parseFlags printed.
+// parseFlags parses the command line: flags, then the stage. done is true after --help or
+// --version, whose output parseFlags has printed.
 func (h *hook) parseFlags(args []string) (done bool, err error) {
 	f := flag.NewFlagSet("jackfield-hook", flag.ContinueOnError)
 	f.SetOutput(io.Discard)

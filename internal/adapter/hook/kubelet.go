@@ -12,14 +12,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// FullCommand is the command of the program jackfield that runs this hook with a client of the
-// kubelet.
+// FullCommand is the command of the program jackfield that runs this hook together with a kubelet
+// client.
 const FullCommand = "oci-hook"
 
-// execWithKubelet replaces this process by `jackfield oci-hook` for a container of a pod, if the
-// node has a kubelet. Only the kubelet knows which devices it allocated to the container. A gRPC
-// client takes longer to start than all of jackfield-hook, and most containers with hooks are
-// Podman's. Without a kubelet it returns nil.
+// execWithKubelet replaces this process with `jackfield oci-hook` for a container of a pod, if the
+// node has a kubelet, because only the kubelet knows the container's allocated devices.
+// jackfield-hook itself has no kubelet client: a gRPC client takes longer to start than all of
+// jackfield-hook, and most containers with hooks are Podman's. Without a kubelet it returns nil.
 func (h *hook) execWithKubelet(s *subject) error {
 	socket := h.cfg.Kubelet.PodResourcesSocket
 	if !s.ofPod || h.env.Kubelet != nil || socket == "" {
@@ -33,11 +33,12 @@ func (h *hook) execWithKubelet(s *subject) error {
 		return err
 	}
 	program := filepath.Join(filepath.Dir(self), "jackfield")
-	return fmt.Errorf("ask the kubelet which devices it allocated: run %q, which must be installed beside "+
+	return fmt.Errorf("query the kubelet for allocated devices: run %q, which must be installed beside "+
 		"jackfield-hook: %w", program, h.execProgram(program))
 }
 
-// execProgram runs program with this hook's standard input and flags. It only returns after an error.
+// execProgram replaces this process with program, with the same standard input and flags. It
+// returns only on error.
 func (h *hook) execProgram(program string) error {
 	if err := h.restoreStdin(); err != nil {
 		return err
@@ -49,7 +50,7 @@ func (h *hook) execProgram(program string) error {
 	return unix.Exec(program, args, []string{})
 }
 
-// restoreStdin replaces standard input by a file with the input that this process has read.
+// restoreStdin replaces standard input with a file of the input that this process has already read.
 func (h *hook) restoreStdin() error {
 	fd, err := unix.MemfdCreate("state", 0)
 	if err != nil {

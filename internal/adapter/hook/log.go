@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// logger writes lines to a file or to syslog. Runtimes keep what a hook prints only if it fails. A nil
-// logger writes nothing.
+// logger writes lines to a file or to syslog, because runtimes print a hook's output only if it
+// fails. A nil logger writes nothing.
 type logger struct {
 	fd     int
 	syslog bool
@@ -32,7 +32,7 @@ func openLog(to string) (*logger, error) {
 			return nil, fmt.Errorf("open syslog: %w", err)
 		}
 		if err := unix.Connect(fd, &unix.SockaddrUnix{Name: devLog}); err != nil {
-			// A host without syslog must not keep containers from starting.
+			// A host without syslog must not prevent containers from starting.
 			unix.Close(fd)
 			return nil, nil
 		}
@@ -52,7 +52,7 @@ func (l *logger) close() {
 	}
 }
 
-// writeLine writes one line. Errors are ignored.
+// writeLine writes one line. It ignores errors, because a full log must not fail the container.
 func (l *logger) writeLine(level string, stage Stage, container, text string) {
 	if l == nil {
 		return
@@ -64,7 +64,7 @@ func (l *logger) writeLine(level string, stage Stage, container, text string) {
 	} else {
 		line = "time=" + time.Now().UTC().Format(time.RFC3339) + " " + line + "\n"
 	}
-	// A single write keeps the lines of concurrent hooks apart.
+	// A single write prevents lines of concurrent hooks from interleaving.
 	if _, err := unix.Write(l.fd, []byte(line)); errors.Is(err, unix.EMSGSIZE) {
 		_, _ = unix.Write(l.fd, []byte(line[:min(len(line), 1024)]))
 	}

@@ -10,13 +10,13 @@ import (
 	rspec "github.com/opencontainers/runtime-spec/specs-go"
 )
 
-// podmanID returns the ID that Podman gave the container. No field of the configuration has it:
-//   - The container's cgroup is named for it, below the cgroup of its pod.
-//   - Rootless Podman may have no cgroup. Files mounted into the container are in the directory
-//     DRIVER-containers/ID. Some belong to the container whose network this one joins, but
-//     /run/.containerenv is always its own.
+// podmanID derives the container's ID from Podman's configuration, which has no field for it:
+// - The name of the container's cgroup contains the ID. It comes after the cgroup of the pod.
+// - Rootless Podman may have no cgroup. The host paths of files that Podman mounts contain
+// DRIVER-containers/ID. Some belong to the container whose network this container joins, but
+// /run/.containerenv is always its own.
 //
-// A configuration of another program gets an ID derived from its root.
+// For a configuration of another program, the ID is derived from the root.
 func podmanID(spec *rspec.Spec) string {
 	if spec.Linux != nil {
 		if id, ok := findHexID(spec.Linux.CgroupsPath); ok {
@@ -37,13 +37,13 @@ func podmanID(spec *rspec.Spec) string {
 	if spec.Root != nil {
 		root = spec.Root.Path
 	}
-	// A hash collision gains nothing: its author could set the fields above just as well.
+	// An author gains nothing from a hash collision, because they can set the fields above as well.
 	sum := fnv.New128a()
 	sum.Write([]byte(root))
 	return "root-" + hex.EncodeToString(sum.Sum(nil))
 }
 
-// idInStorage returns the container of a file in Podman's storage.
+// idInStorage returns the ID of the container that owns a file in Podman's storage.
 func idInStorage(file string) (string, bool) {
 	_, name, ok := strings.Cut(file, "-containers/")
 	name, _, _ = strings.Cut(name, "/")

@@ -17,7 +17,7 @@ import (
 )
 
 // precreate reads the configuration that Podman is about to pass to the runtime, and prints it with
-// the edits.
+// the edits. The output replaces the configuration, so every unknown key must survive.
 func (h *hook) precreate(ctx context.Context, text []byte) error {
 	c, err := oci.ParseConfig("standard input", text)
 	if err != nil {
@@ -49,7 +49,8 @@ func (h *hook) editConfig(ctx context.Context, text []byte, c *oci.Config) ([]by
 	if plan == nil {
 		return text, nil
 	}
-	// In a user namespace, the container's or this process's, the runtime cannot create device nodes.
+	// In a user namespace, the container's or this process's own, the runtime cannot create device
+	// nodes.
 	if _, inside := h.userNS(); inside || req.UserNS != nil {
 		if err := h.bindDevices(&plan.Set); err != nil {
 			return nil, err
@@ -66,8 +67,8 @@ func (h *hook) editConfig(ctx context.Context, text []byte, c *oci.Config) ([]by
 	return text, h.prepareStaging(plan.Staging)
 }
 
-// bindDevices marks nodes that are elsewhere on the host for binding. In a user namespace a runtime
-// binds whatever the host has at the node's path in the container.
+// bindDevices marks nodes for bind mounts whose host path differs from their path in the container.
+// In a user namespace, a runtime binds the host's node at the container's path.
 func (h *hook) bindDevices(set *edit.Set) error {
 	for i := range set.Devices {
 		d := &set.Devices[i]
@@ -81,7 +82,8 @@ func (h *hook) bindDevices(set *edit.Set) error {
 		if st.Mode&unix.S_IFMT != d.FileType() || d.Type != "p" && (major != d.Major || minor != d.Minor) {
 			return fmt.Errorf("%s: device node %q: a container with a user namespace can only get nodes that the "+
 				"host has; the host's %q is a %s with number %d:%d, not of type %s with %d:%d: %w",
-				d.Origin, d.Path, from, hostfs.TypeName(st.Mode), major, minor, d.Type, d.Major, d.Minor, errdefs.ErrConflict)
+				d.Origin, d.Path, from, hostfs.TypeName(st.Mode), major, minor, d.Type, d.Major, d.Minor,
+				errdefs.ErrConflict)
 		}
 		if from != d.Path {
 			d.Bind = true
@@ -90,15 +92,15 @@ func (h *hook) bindDevices(set *edit.Set) error {
 	return nil
 }
 
-// addPoststopHook adds the hook that removes what was created for the container on the host.
-func (h *hook) addPoststopHook(set *edit.Set, id string, have []edit.Hook) error {
+// addPoststopHook adds the hook that removes the container's objects on the host.
+func (h *hook) addPoststopHook(set *edit.Set, id string, existing []edit.Hook) error {
 	self, err := h.env.Self()
 	if err != nil {
 		return err
 	}
 	undo := edit.Hook{Stage: edit.Poststop, Path: self, Args: h.commandLine([]string{"jackfield-hook"}, id, Poststop),
 		Origin: edit.Origin{Source: edit.SourceJackfield, Request: "clean-up after the container"}}
-	if !slices.ContainsFunc(have, func(o edit.Hook) bool {
+	if !slices.ContainsFunc(existing, func(o edit.Hook) bool {
 		return o.Stage == undo.Stage && o.Path == undo.Path && slices.Equal(o.Args, undo.Args)
 	}) {
 		set.Hooks = append(set.Hooks, undo)

@@ -20,21 +20,22 @@ import (
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 
-// Timeout is how long a program waits for the hook before it exits with ErrTimeout. Runtimes need
-// not set a timeout of their own.
+// Timeout is the time after which the program exits with ErrTimeout. It replaces a timeout in the
+// runtime's configuration of the hook.
 const Timeout = 30 * time.Second
 
 // ErrTimeout reports that the hook did not end within Timeout.
-var ErrTimeout = fmt.Errorf("timed out after %v: a file system of this host is unresponsive (run "+
-	"\"jackfield doctor\")", Timeout)
+var ErrTimeout = fmt.Errorf(
+	"timed out after %v: a file system of this host is unresponsive (run \"jackfield doctor\")", Timeout)
 
-// Env is what the process provides.
+// Env holds the parts of the process that a test replaces.
 type Env struct {
 	Stdin  io.Reader
 	Stdout io.Writer
-	// Self finds the path of jackfield-hook. precreate adds it to the container as a poststop hook.
+	// Self returns the path of jackfield-hook, which precreate adds to the container as a poststop
+	// hook.
 	Self func() (string, error)
-	// Kubelet asks the kubelet. If it is nil, the hook runs `jackfield oci-hook` for
+	// Kubelet queries the kubelet. If it is nil, the hook executes `jackfield oci-hook` for
 	// containers of pods.
 	Kubelet engine.Kubelet
 }
@@ -50,14 +51,15 @@ type hook struct {
 	host   hostfs.Root
 	cfg    *config.Config
 	log    *logger
-	name   string                        // of the container, for the log
+	name   string                        // container's name in the log
 	userNS func() (hostfs.Outside, bool) // hostfs.UserNamespace, called once
 
 	input []byte         // standard input
-	store *staging.Store // nil until something is created on the host
+	store *staging.Store // nil until the hook creates the first object on the host
 }
 
-// Run runs the hook. The error is for a person: the runtime prints it. ExitStatus returns its exit status.
+// Run runs the hook. The runtime prints the error to its user. ExitStatus returns the exit status
+// for it.
 func Run(ctx context.Context, args []string, env Env) error {
 	h := &hook{env: env, userNS: sync.OnceValues(hostfs.UserNamespace)}
 	if done, err := h.parseFlags(args); err != nil || done {
@@ -102,8 +104,8 @@ func (h *hook) runStage(ctx context.Context) error {
 	return h.createRuntime(ctx, s)
 }
 
-// loadConfig reads the node's configuration: the file of --config, or the user's own file for a
-// rootless container, or the default file if it exists.
+// loadConfig reads the node's configuration: the file of --config, otherwise the user's own file
+// for a rootless container, otherwise the default file if it exists.
 func (h *hook) loadConfig() error {
 	file := h.configFile
 	if file != "" && !path.IsAbs(file) {
@@ -127,8 +129,8 @@ func (h *hook) loadConfig() error {
 	return nil
 }
 
-// resolve resolves a request. The plan is nil if the container gets nothing. seesLaterMounts is as
-// in shouldStage.
+// resolve resolves a request. The plan is nil if the container requests nothing. For
+// seesLaterMounts see shouldStage.
 func (h *hook) resolve(ctx context.Context, req *engine.Request, seesLaterMounts bool) (*engine.Plan, error) {
 	staged, reason := h.shouldStage(req.ContainerID, seesLaterMounts)
 	plan, err := h.resolveOnce(ctx, req, staged)
@@ -168,8 +170,8 @@ func (h *hook) resolveOnce(ctx context.Context, req *engine.Request, staged bool
 	return plan, nil
 }
 
-// maxLogged bounds the log lines about single requests of a container. Its author can write as many
-// requests as an annotation holds.
+// maxLogged bounds the log lines about single requests of a container, because an annotation can
+// hold thousands.
 const maxLogged = 16
 
 // report logs one line for all delivered requests, and one line for each of the first requests that

@@ -19,15 +19,15 @@ import (
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 
-// sweepTimeout bounds how long the start or end of a container waits for the removal of leftovers,
-// which happens once in [staging.MinOrphanAge].
+// sweepTimeout bounds the delay of a container's start or end by the removal of leftovers, which
+// runs at most once in [staging.MinOrphanAge].
 const sweepTimeout = 300 * time.Millisecond
 
 // shouldStage reports whether the container's sockets are bound in its staging directory. Staging
 // needs the NRI plugin of this node, which rebinds sockets that the host re-creates. Without the
-// plugin, the socket's own directory is delivered, in which the new socket appears.
-// seesLaterMounts says whether later mounts of the host reach the container. reason says why
-// sockets are not staged.
+// plugin, the container receives the socket's own directory, in which the new socket appears.
+// seesLaterMounts is set if later mounts of the host propagate to the container. reason explains
+// why sockets are not staged.
 func (h *hook) shouldStage(containerID string, seesLaterMounts bool) (staged bool, reason string) {
 	mode := staging.Mode(h.cfg.Sockets.Staging)
 	switch {
@@ -45,9 +45,9 @@ func (h *hook) shouldStage(containerID string, seesLaterMounts bool) (staged boo
 	return false, "no jackfield-nri runs on this node to rebind them"
 }
 
-// seesLaterMounts reports whether later mounts of the host reach the container through a mount that
-// it got before its root was pivoted. The configuration may say so. runc does it by default, crun
-// makes all mounts private, and of other runtimes it is not known.
+// seesLaterMounts reports whether later mounts of the host propagate into a mount that the
+// container received before its root was pivoted. The configuration can set the propagation. runc
+// propagates by default, crun makes all mounts private, and for other runtimes it is unknown.
 func seesLaterMounts(spec *rspec.Spec) bool {
 	if l := spec.Linux; l != nil && l.RootfsPropagation != "" {
 		return slices.Contains([]string{"slave", "rslave", "shared", "rshared"}, l.RootfsPropagation)
@@ -56,7 +56,7 @@ func seesLaterMounts(spec *rspec.Spec) bool {
 	return err == nil && strings.TrimSpace(string(comm)) == "runc"
 }
 
-// openStore opens the store of the hook's containers.
+// openStore opens the state of the hook's containers.
 func (h *hook) openStore(staged bool) (err error) {
 	opts := staging.Options{Mode: staging.ModeDirectory, Owner: staging.HookOwner, Shared: true,
 		DirectorySize: h.cfg.Sockets.DirectoryBytes()}
@@ -67,7 +67,7 @@ func (h *hook) openStore(staged bool) (err error) {
 	return err
 }
 
-// prepareStaging creates what the container needs on the host.
+// prepareStaging creates the container's objects on the host.
 func (h *hook) prepareStaging(c *edit.Container) error {
 	if c == nil {
 		return nil
@@ -83,8 +83,8 @@ func (h *hook) prepareStaging(c *edit.Container) error {
 	return nil
 }
 
-// removeStaging removes what was created for a container. What belongs to a pod's sandbox is removed
-// with the sandbox's own container.
+// removeStaging removes the objects of a container. The objects of a pod's sandbox are removed
+// together with the sandbox's own container.
 func (h *hook) removeStaging(sandbox, id string) error {
 	store, err := staging.Open(h.host, h.cfg.StateDir,
 		staging.Options{Owner: staging.HookOwner, Shared: true, NoCreate: true})
@@ -99,8 +99,8 @@ func (h *hook) removeStaging(sandbox, id string) error {
 	return errors.Join(err, store.UnmountIfEmpty())
 }
 
-// sweepOrphans removes leftovers of containers whose creation failed after the hook, or whose end was not
-// reported. A failure only concerns those containers, so it is only logged.
+// sweepOrphans removes leftovers of containers whose creation failed after the hook, or whose end
+// was not reported. It only logs a failure, because that concerns other containers.
 func (h *hook) sweepOrphans(store *staging.Store) {
 	n, err := store.SweepIfDue(sweepTimeout)
 	if err != nil {

@@ -15,11 +15,11 @@ import (
 	"github.com/jackfield/jackfield/internal/edit/oci"
 )
 
-// maxInput bounds standard input and a bundle's config.json, in bytes. Those of Kubernetes have some
-// 20,000.
+// maxInput bounds standard input and a bundle's config.json, in bytes. Kubernetes' configurations
+// have about 20,000.
 const maxInput = 64 << 20
 
-// parseState reads a container's state, OCI Runtime Specification 1.3.0, "State".
+// parseState parses a container's state (OCI Runtime Specification 1.3.0, "State").
 func parseState(text []byte) (*rspec.State, error) {
 	s := &rspec.State{}
 	if err := (jsontree.Decoder{}).Unmarshal(string(text), s); err != nil {
@@ -46,8 +46,8 @@ func validID(id string) bool {
 		!strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r == '/' || r == 0x7f })
 }
 
-// detectStage derives the stage from standard input. Podman passes an OCI configuration at precreate.
-// At every other stage the runtime passes a state.
+// detectStage derives the stage from standard input. At precreate, Podman passes an OCI
+// configuration. At every other stage the runtime passes a state.
 func detectStage(text []byte) (Stage, error) {
 	var input struct {
 		Version string         `json:"ociVersion"`

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// When standard error is /dev/null, this file writes into the file of the parent runtime's --log flag
-// and to file descriptor 2 of the parent runtime.
+// crun starts hooks with /dev/null as standard error, so the reason of a failure would be lost. In
+// that case this file writes to the log of the parent runtime's --log flag, and to the parent
+// runtime's file descriptor 2.
 
 package hook
 
@@ -19,9 +20,9 @@ import (
 	"github.com/jackfield/jackfield/internal/base/diag"
 )
 
-// PrintError prints an error. crun starts hooks with /dev/null as standard error, and only reports that a
-// hook failed. Then PrintError also appends the error to the runtime's log, which Podman shows, and
-// prints it to the runtime's standard error, the user's terminal.
+// PrintError prints an error. If standard error is /dev/null, it also appends the error to the
+// runtime's log, which Podman shows, and prints it to the runtime's standard error, which is the
+// user's terminal.
 func PrintError(err error) {
 	text, stderr := "jackfield-hook: "+diag.ErrorText(err), os.Stderr
 	if stderrIsNull() {
@@ -37,7 +38,7 @@ func stderrIsNull() bool {
 	return unix.Fstat(2, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFCHR && st.Rdev == unix.Mkdev(1, 3)
 }
 
-// appendToRuntimeLog appends a message to the JSON log of a runtime, if it was started with one and
+// appendToRuntimeLog appends a message to the JSON log of a runtime, if the runtime has one and
 // this user owns the file.
 func appendToRuntimeLog(pid int, text string) {
 	cmdline, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
@@ -61,9 +62,9 @@ func appendToRuntimeLog(pid int, text string) {
 	_, _ = unix.Write(fd, formatLogLine(text, time.Now()))
 }
 
-// formatLogLine formats a message as runtimes do in a JSON log.
+// formatLogLine formats a message like a runtime's JSON log.
 func formatLogLine(text string, now time.Time) []byte {
-	// strings always encode
+	// Marshal of strings cannot fail.
 	line, _ := json.Marshal(map[string]string{"level": "error", "msg": text, "time": now.UTC().Format(time.RFC3339)})
 	return append(line, '\n')
 }
@@ -73,8 +74,8 @@ func splitCmdline(cmdline []byte) []string {
 	return strings.Split(strings.TrimSuffix(string(cmdline), "\x00"), "\x00")
 }
 
-// jsonLogFile returns the file of --log in a runtime's command line if --log-format is json, otherwise
-// "". It stops at the command.
+// jsonLogFile returns the file of --log in a runtime's command line if --log-format is json,
+// otherwise "". It stops at the runtime's command.
 func jsonLogFile(args []string) string {
 	file, format := "", ""
 	for i := 1; i < len(args); i++ {
@@ -102,16 +103,18 @@ func jsonLogFile(args []string) string {
 	return file
 }
 
-// openRuntimeStderr opens the runtime's standard error. If it cannot, it returns the hook's own.
+// openRuntimeStderr opens the runtime's standard error. If that fails, it returns the hook's own.
 //
-// A file is shared with the runtime: the runtime would write over text that another descriptor appends, because its own
-// offset stays. Anything else is opened, so that it can be non-blocking.
+// A regular file is shared with the runtime by duplicating its descriptor, because the runtime's
+// own offset would overwrite text that another descriptor appends. Any other type of file is opened
+// again, so that it can be non-blocking.
 func openRuntimeStderr() *os.File {
 	name := "/proc/" + strconv.Itoa(os.Getppid()) + "/fd/2"
 	open := func() (int, error) {
 		return unix.Open(name, unix.O_WRONLY|unix.O_APPEND|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	}
-	first, second := open, dupParentStderr // cannot be opened: a socket, or a terminal of root under rootless Podman
+	// some files cannot be opened: a socket, or root's terminal under rootless Podman
+	first, second := open, dupParentStderr
 	var st unix.Stat_t
 	if unix.Stat(name, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG {
 		first, second = dupParentStderr, open
@@ -126,8 +129,8 @@ func openRuntimeStderr() *os.File {
 	return os.NewFile(uintptr(fd), "the runtime's standard error")
 }
 
-// dupParentStderr duplicates the runtime's file descriptor 2. It cannot be made non-blocking, since the
-// runtime shares it, so dupParentStderr fails unless it is ready for writing.
+// dupParentStderr duplicates the runtime's file descriptor 2. The runtime shares it, so it cannot
+// become non-blocking. dupParentStderr therefore fails unless the descriptor is ready for writing.
 func dupParentStderr() (int, error) {
 	parent, err := unix.PidfdOpen(os.Getppid(), 0)
 	if err != nil {

@@ -17,15 +17,15 @@ import (
 	"github.com/jackfield/jackfield/internal/source/annotation"
 )
 
-// Annotations by which Kubernetes' runtimes identify the pod and container in an OCI configuration.
-// They overwrite what the pod's author wrote, in the configuration of each container. Other
-// annotations of the runtimes are not used: CRI-O writes RuntimeHandler and ContainerName only for
-// a sandbox, so in a container's configuration they come from the author.
+// Annotations with which Kubernetes' runtimes identify pod and container in an OCI configuration.
+// The runtimes overwrite values of the pod's author, in each container's configuration. Other
+// annotations of the runtimes cannot be trusted: CRI-O writes RuntimeHandler and ContainerName only
+// for a sandbox, so in a container's configuration they come from the author.
 const (
 	crioPrefix     = "io.kubernetes.cri-o."
 	crioSandboxID  = crioPrefix + "SandboxID"
 	crioType       = crioPrefix + "ContainerType"
-	crioLabels     = crioPrefix + "Labels" // of the container, as JSON, written by the kubelet
+	crioLabels     = crioPrefix + "Labels" // the container's labels as JSON, written by the kubelet
 	ctrdPrefix     = "io.kubernetes.cri."
 	ctrdSandboxID  = ctrdPrefix + "sandbox-id"
 	ctrdType       = ctrdPrefix + "container-type"
@@ -44,12 +44,12 @@ const (
 // subject identifies the container and its pod.
 type subject struct {
 	sandbox, namespace, pod, uid, container string
-	pause                                   bool // it is the sandbox's own container
-	ofPod                                   bool // a Kubernetes runtime created it
+	pause                                   bool // the sandbox's own container
+	ofPod                                   bool // created by a Kubernetes runtime
 }
 
-// identify reads the configuration and identifies the container. It refuses requests that may come
-// from an image. For a sandbox's own container, which gets nothing, it reads no configuration.
+// identify reads the configuration and identifies the container. It denies requests that can come
+// from an image. For a sandbox's own container, which requests nothing, it reads no configuration.
 func (h *hook) identify(annotations map[string]string, id string) (subject, error) {
 	s, err := subjectOf(annotations, id)
 	if err != nil || s.pause {
@@ -61,10 +61,10 @@ func (h *hook) identify(annotations map[string]string, id string) (subject, erro
 	return s, h.checkAskedBy(&s, annotations)
 }
 
-// subjectOf identifies the container by its annotations. A container outside of pods, such as one of
-// Podman, has no namespace and is its own sandbox: CNI networks know it by its ID. Podman gives some
-// containers CRI-O's annotations. CRI-O overwrites the manager annotation of a pod, containerd does
-// not.
+// subjectOf identifies the container by its annotations. A container outside of pods, such as
+// Podman's, has no namespace and is its own sandbox, because CNI networks use the container's ID.
+// Podman sets CRI-O's annotations on some containers. CRI-O overwrites a pod's manager annotation,
+// but containerd does not.
 func subjectOf(annotations map[string]string, id string) (subject, error) {
 	crio, ctrd := annotations[crioSandboxID], annotations[ctrdSandboxID]
 	switch {
@@ -101,19 +101,19 @@ func crioSubject(annotations map[string]string, sandbox string) (subject, error)
 	return s, s.checkNamespace(crioSandboxID, labelNamespace)
 }
 
-// checkNamespace refuses a pod's container without a namespace. The empty namespace belongs to
-// containers outside of pods, for which other policy rules apply.
+// checkNamespace returns an error for a pod's container without a namespace. The empty namespace
+// belongs to containers outside of pods, which have other policy rules.
 func (s *subject) checkNamespace(by, missing string) error {
 	if s.namespace != "" {
 		return nil
 	}
-	return fmt.Errorf("annotations: %s says that the container belongs to a pod, but %s is missing: %w", by, missing,
+	return fmt.Errorf("annotations: %s marks the container as part of a pod, but %s is missing: %w", by, missing,
 		errdefs.ErrInvalidArgument)
 }
 
-// checkAskedBy refuses the requests of a container outside of pods that lacks the annotation of
+// checkAskedBy denies the requests of a container outside of pods that lacks the annotation of
 // hook.askedBy. Podman copies the annotations of an image's manifest to the container, where they
-// look like the user's. An image does not know the annotation's value.
+// look like the user's. The author of an image does not know the annotation's value.
 func (h *hook) checkAskedBy(s *subject, annotations map[string]string) error {
 	key, value, ok := strings.Cut(h.cfg.Hook.AskedBy, "=")
 	if !ok || s.ofPod || annotations[key] == value {
@@ -122,17 +122,16 @@ func (h *hook) checkAskedBy(s *subject, annotations map[string]string) error {
 	if !annotation.HasAny(annotations) && !(h.cfg.Compat.DeviceInjector && annotation.HasInjector(annotations)) {
 		return nil
 	}
-	return fmt.Errorf("annotations ask for devices or networks, but may come from the image: hook.askedBy also "+
-		"requires annotation %s; "+
-		"start the container with --annotation %s=VALUE, with the VALUE of the "+
+	return fmt.Errorf("annotations request devices or networks, but may come from the image: hook.askedBy also "+
+		"requires annotation %s; start the container with --annotation %s=VALUE, with the VALUE of the "+
 		"configuration: %w", key, key, errdefs.ErrPermissionDenied)
 }
 
-// request returns the request of the container that spec describes. pid is its first process, 0
-// before that exists.
+// request returns the request of the container in spec. pid is the container's first process, or 0
+// before it exists.
 func (s *subject) request(id string, annotations map[string]string, spec *rspec.Spec, pid int) *engine.Request {
 	req := &engine.Request{
-		// The configuration has neither from the runtime, only from the pod's author.
+		// The configuration has both only from the pod's author, not from the runtime.
 		HandlerUnknown: true, LabelsUnknown: s.ofPod,
 		SandboxID: s.sandbox, ContainerID: id, Namespace: s.namespace, Pod: s.pod, PodUID: s.uid,
 		Container:   s.container,
@@ -147,14 +146,14 @@ func (s *subject) request(id string, annotations map[string]string, spec *rspec.
 	return req
 }
 
-// withoutDeviceVariables returns env without the variables of device plugins. Without a kubelet they
-// come from the image or the user.
+// withoutDeviceVariables returns env without the variables of device plugins. Without a kubelet
+// they come from the image or the user.
 func withoutDeviceVariables(env []string) []string {
 	return slices.DeleteFunc(slices.Clone(env), func(kv string) bool { return strings.HasPrefix(kv, "PCIDEVICE_") })
 }
 
-// userNamespaceOf returns the container's own user namespace, nil if it has none. pid is its first
-// process. Before that exists pid is 0, and the namespace is the one that the configuration creates
+// userNamespaceOf returns the container's own user namespace, or nil. pid is the container's first
+// process. Before it exists pid is 0, and the namespace is the one that the configuration creates
 // or joins.
 func userNamespaceOf(spec *rspec.Spec, pid int) *engine.UserNS {
 	if spec.Linux == nil {

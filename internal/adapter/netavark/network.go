@@ -18,7 +18,7 @@ import (
 	"github.com/jackfield/jackfield/internal/port/record"
 )
 
-// network is a network of Podman, with the keys that this plugin uses. Podman may add others.
+// network is a network of Podman, with the keys that this plugin uses. Other keys are ignored.
 type network struct {
 	Name        string            `json:"name"`
 	Driver      string            `json:"driver"`
@@ -50,9 +50,9 @@ func (n *network) checkName() error {
 	return nil
 }
 
-// check refuses what no network of this plugin can provide.
+// check rejects settings that a userspace interface cannot have.
 func (n *network) check() error {
-	const noInterface = "a userspace interface is no interface of the kernel"
+	const noInterface = "a userspace interface is not an interface of the kernel"
 	switch {
 	case n.Interface != "":
 		return fmt.Errorf("--interface-name: invalid value %s: %s; name a bridge of the vswitch by --opt bridge=…",
@@ -72,8 +72,8 @@ func (n *network) check() error {
 	return nil
 }
 
-// planAddresses returns the addresses and gateways of a container on the network: for the attachment, and
-// for the status that Podman reads.
+// planAddresses returns a container's addresses and gateways on the network, once for the
+// attachment and once for the status that Podman reads.
 func (n *network) planAddresses(ips []netip.Addr) (addresses attach.Addresses, statuses []addressStatus, err error) {
 	statuses = []addressStatus{}
 	for _, ip := range ips {
@@ -99,14 +99,15 @@ func (p *Plugin) createNetwork(data []byte) error {
 	if err := decode(jsontree.Decoder{}, data, &n); err != nil {
 		return err
 	}
-	var whole map[string]json.RawMessage // with the keys that this plugin does not know
+	var whole map[string]json.RawMessage // includes unknown keys
 	if err := json.Unmarshal(data, &whole); err != nil {
 		return err
 	}
 	if err := cmp.Or(n.checkName(), n.check()); err != nil {
 		return err
 	}
-	// A container of the longest possible names.
+	// Plan for the longest possible names, so that a socket path that is too long is an error of
+	// create.
 	t := p.newAttachment(record.Key{Network: n.Name, ContainerID: strings.Repeat("f", 64),
 		Interface: strings.Repeat("i", 15)}, n.Options)
 	if err := n.Options.read(t); err != nil {

@@ -13,18 +13,18 @@ import (
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
 
-// options are the options of a network (podman network create --opt). They describe themselves in errors of package
-// attach, as attach.Source.
+// options are the options of a network (podman network create --opt). As attach.Source, they name
+// and locate keys in the errors of package attach.
 type options map[string]string
 
 // knownOptions are the options of a network, sorted.
 var knownOptions = []string{"bridge", "configFile", "mode", "mtu", "path", "queues", "rate", "role", "timeout", "type",
 	"vlan", "vswitch"}
 
-// Name returns the option of a key. Package attach calls the options of the device device.type and so on.
+// Name returns the option of a key. Package attach prefixes the keys of the device with "device.".
 func (o options) Name(key string) string { return strings.TrimPrefix(key, "device.") }
 
-// Place begins a message about an option.
+// Place returns the prefix of a message about an option.
 func (o options) Place(key string) string {
 	if slices.Contains(knownOptions, o.Name(key)) {
 		return "option "
@@ -41,22 +41,22 @@ func (o options) Value(key string) string {
 }
 
 // invalid returns the error for the value of an option.
-func (o options) invalid(key, want string) error {
-	return invalid("option "+key, o[key], want)
+func (o options) invalid(key, rule string) error {
+	return invalid("option "+key, o[key], rule)
 }
 
-// invalid returns the error for a value.
-func invalid(what, found, want string) error {
-	return fmt.Errorf("%s: invalid value %s: must be %s", what, diag.Quote(found), want)
+// invalid returns the error for a value. rule is a noun phrase after "must be".
+func invalid(key, value, rule string) error {
+	return fmt.Errorf("%s: invalid value %s: must be %s", key, diag.Quote(value), rule)
 }
 
-// read reads the options into an attachment.
+// read copies the options to an attachment, and checks them.
 func (o options) read(t *attach.Attachment) error {
 	for _, key := range slices.Sorted(maps.Keys(o)) {
 		if slices.Contains(knownOptions, key) {
 			continue
 		}
-		return fmt.Errorf("option %s: it is unknown; known are %s%s", diag.Quote(key),
+		return fmt.Errorf("unknown option %s: must be one of %s%s", diag.Quote(key),
 			strings.Join(knownOptions, ", "), diag.Suggest(key, knownOptions...))
 	}
 	if err := o.readDevice(t); err != nil {
@@ -68,12 +68,13 @@ func (o options) read(t *attach.Attachment) error {
 func (o options) readDevice(t *attach.Attachment) error {
 	t.Device = attach.Device{Kind: deviceinfo.Type(o["type"]), Field: map[string]string{}}
 	if !t.Device.IsSocket() {
-		return o.invalid("type", `"vhost-user" or "memif": networks of Podman have sockets; request other devices by the annotation devices.jackfield.dev`)
+		return o.invalid("type", `"vhost-user" or "memif": networks of Podman have sockets; `+
+			`request other devices by the annotation devices.jackfield.dev`)
 	}
 	for _, key := range []string{"mode", "role", "path"} {
-		value, given := o[key]
+		value, isSet := o[key]
 		switch {
-		case !given:
+		case !isSet:
 		case !slices.Contains(attach.DeviceKeys[t.Device.Kind], key):
 			return fmt.Errorf("option %s: a device of type %s has no such option, but %s", key, t.Device.Kind,
 				strings.Join(attach.DeviceKeys[t.Device.Kind], " and "))
@@ -90,8 +91,8 @@ func (o options) readPort(t *attach.Attachment) error {
 		if o[key] == "" {
 			continue
 		}
-		if want := t.SetValue(key, o[key]); want != "" {
-			return o.invalid(key, want)
+		if rule := t.SetValue(key, o[key]); rule != "" {
+			return o.invalid(key, rule)
 		}
 	}
 	return t.CheckPort()

@@ -42,12 +42,12 @@ type Plugin struct {
 	Stdout, Stderr io.Writer
 	Host           hostfs.Root
 
-	// reached is called at each step. Tests stop the plugin there.
+	// reached is called after each step. Tests stop the plugin there.
 	reached func(step string)
 }
 
-// Run runs the command of Args. It prints the result or the error to Stdout, as netavark expects them, and returns
-// the error. The caller prints a *UsageError.
+// Run runs the command in Args. It prints the result or the error to Stdout in netavark's format,
+// and returns the error. A *UsageError is not printed, because only a user passes flags.
 func (p *Plugin) Run(ctx context.Context) error {
 	err := p.runCommand(ctx)
 	var usageErr *UsageError
@@ -60,7 +60,8 @@ func (p *Plugin) Run(ctx context.Context) error {
 	return errors.Join(err, p.print(message))
 }
 
-// errorText returns the text of an error for a person. Package attach says in the details which value is wrong.
+// errorText returns the text of an error for a user. Package attach locates the invalid value in
+// the details.
 func errorText(err error) string {
 	var e *types.Error
 	switch {
@@ -91,14 +92,14 @@ func (p *Plugin) runCommand(ctx context.Context) error {
 	if len(p.Args) > 0 {
 		command, arguments = p.Args[0], len(p.Args)-1
 	}
-	want, known := map[string]int{"info": 0, "create": 0, "setup": 1, "teardown": 1}[command]
+	required, known := map[string]int{"info": 0, "create": 0, "setup": 1, "teardown": 1}[command]
 	switch {
 	case !known:
 		return invalid("command", command, "info, create, setup or teardown")
-	case arguments != want && want == 1:
+	case arguments != required && required == 1:
 		return fmt.Errorf("%s: %d arguments: requires exactly one, the path of the container's network namespace",
 			command, arguments)
-	case arguments != want:
+	case arguments != required:
 		return fmt.Errorf("%s: %d arguments: takes none", command, arguments)
 	case command == "info":
 		return p.print(map[string]string{"version": buildinfo.Get().Version, "api_version": apiVersion})
@@ -129,9 +130,9 @@ func (p *Plugin) runFlag(flag string) (err error) {
 	return err
 }
 
-// locate sets the attachment's directories and its configuration file from the node's configuration, or from that of
-// the user whose Podman runs the plugin. Records of root are where the reconciler of the NRI plugin reads them,
-// whatever the configuration says.
+// locate sets the attachment's directories and its configuration file from the configuration of the
+// node, or of the user whose Podman runs the plugin. Root's records are always in the default
+// directory, where the reconciler of the NRI plugin reads them.
 func (p *Plugin) locate(o options, t *attach.Attachment) error {
 	t.StateDir = attach.DefaultStateDir
 	outside, inside := hostfs.UserNamespace()
@@ -149,7 +150,7 @@ func (p *Plugin) locate(o options, t *attach.Attachment) error {
 	cfg, err := config.Load(p.Host, t.ConfigFile, config.Options{RequireOwner: true})
 	switch {
 	case errdefs.IsNotFound(err) && o["configFile"] == "":
-		cfg = config.Default() // as for jackfield-cni. It has no vswitch.
+		cfg = config.Default() // like jackfield-cni; it has no vswitch
 	case errdefs.IsNotFound(err):
 		return fmt.Errorf("option configFile: %s does not exist: create it, or remove the option",
 			diag.Quote(t.ConfigFile))
@@ -165,15 +166,15 @@ func (p *Plugin) locate(o options, t *attach.Attachment) error {
 	if isRootless {
 		state := rootless.StateDir(uid, cfg)
 		t.StateDir, t.ClaimsDir = path.Join(state, "cni"), claims.Path(state)
-		t.SocketDirSize = 0 // no vswitch sees the user's mounts
+		t.SocketDirSize = 0 // a vswitch does not see the user's mounts
 	}
 	return nil
 }
 
-// chooseConfigFile accepts another configuration file where the node's configuration lists it.
+// chooseConfigFile sets another configuration file if the node's configuration lists it.
 func (p *Plugin) chooseConfigFile(o options, t *attach.Attachment, file string) error {
-	if want := t.SetValue("configFile", file); want != "" {
-		return o.invalid("configFile", want)
+	if rule := t.SetValue("configFile", file); rule != "" {
+		return o.invalid("configFile", rule)
 	}
 	node, err := t.NodeConfig()
 	if err == nil && !node.AllowsLocation("configFile", file) {

@@ -21,8 +21,9 @@ import (
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
 
-// execution is the input of setup and teardown, with the keys that this plugin uses. Port mappings are those of
-// all networks of the container, and aliases are for name servers: both are ignored.
+// execution is the input of setup and teardown, with the keys that this plugin uses. It ignores
+// port mappings, which belong to all of the container's networks, and aliases, which are for name
+// servers.
 type execution struct {
 	ContainerID string  `json:"container_id"`
 	Network     network `json:"network"`
@@ -34,7 +35,7 @@ type execution struct {
 	} `json:"network_options"`
 }
 
-// status is the result of setup. Podman wants empty lists, not null.
+// status is the result of setup. Podman requires empty lists instead of null.
 type status struct {
 	SearchDomains []string                   `json:"dns_search_domains"`
 	ServerIPs     []string                   `json:"dns_server_ips"`
@@ -51,7 +52,7 @@ type addressStatus struct {
 	Gateway *netip.Addr  `json:"gateway"`
 }
 
-// parseExecution reads the input of setup and teardown and identifies the attachment.
+// parseExecution parses the input of setup and teardown and identifies the attachment.
 func (p *Plugin) parseExecution(d jsontree.Decoder, data []byte, netns string) (*execution, *attach.Attachment, error) {
 	e := &execution{}
 	if err := decode(d, data, e); err != nil {
@@ -75,7 +76,7 @@ func (p *Plugin) parseExecution(d jsontree.Decoder, data []byte, netns string) (
 	return e, t, nil
 }
 
-// setUp is the command setup: it creates the attachment and prints its addresses.
+// setUp implements the command setup: it creates the attachment and prints its addresses.
 func (p *Plugin) setUp(ctx context.Context, data []byte, netns string) error {
 	e, t, err := p.parseExecution(jsontree.Decoder{}, data, netns)
 	if err != nil {
@@ -89,9 +90,9 @@ func (p *Plugin) setUp(ctx context.Context, data []byte, netns string) error {
 			e.Network.Name, diag.Quote(key))
 	}
 	if mac := e.Options.StaticMAC; mac != "" {
-		var want string
-		if t.MAC, want = attachment.ParseMAC(mac); want != "" {
-			return invalid("network_options.static_mac", mac, want)
+		var rule string
+		if t.MAC, rule = attachment.ParseMAC(mac); rule != "" {
+			return invalid("network_options.static_mac", mac, rule)
 		}
 	}
 	addresses, statuses, err := e.Network.planAddresses(e.Options.StaticIPs)
@@ -104,7 +105,7 @@ func (p *Plugin) setUp(ctx context.Context, data []byte, netns string) error {
 	if err := p.locate(e.Network.Options, t); err != nil {
 		return err
 	}
-	// Podman sets up an interface of a container once. What is recorded of it is left over.
+	// Podman sets up a container's interface once, so an existing record is a leftover.
 	if err := t.RemoveLeftovers(ctx); err != nil {
 		return err
 	}
@@ -116,9 +117,9 @@ func (p *Plugin) setUp(ctx context.Context, data []byte, netns string) error {
 	})
 }
 
-// tearDown is the command teardown: it removes the attachment. The record says what there is, so a network that
-// has become invalid does not matter, nor does a key that occurs twice. A user's records may be where only the user's
-// configuration says.
+// tearDown implements the command teardown: it removes the attachment. The record lists the objects
+// to remove, so a network that has become invalid, or a duplicate key, does not matter. Only the
+// user's configuration may locate a user's records.
 func (p *Plugin) tearDown(ctx context.Context, data []byte, netns string) error {
 	e, t, err := p.parseExecution(jsontree.Decoder{AcceptDuplicates: true}, data, netns)
 	if err != nil {

@@ -31,7 +31,8 @@ Exit status: 0 success; 1 error; 2 mistake in the command line.
 Learn more: jackfield-netavark(8), https://github.com/jackfield/jackfield
 `
 
-// UsageError is an error in the flags of the command line. It is for a person: netavark passes no flags.
+// UsageError is an error in the flags of the command line. Its reader is a user, because netavark
+// passes no flags.
 type UsageError struct{ err error }
 
 func (e *UsageError) Error() string { return e.err.Error() }
