@@ -181,7 +181,8 @@ func (a *auditFile) openIfNeeded() error {
 	}
 	st, err := f.Stat()
 	if err == nil && !st.Mode().IsRegular() {
-		err = fmt.Errorf("audit.file: found a %s at %s: must be a regular file: %w", st.Mode().Type(), a.path, errdefs.ErrInvalidArgument)
+		err = fmt.Errorf("audit.file: found a %s at %s: must be a regular file: %w",
+			st.Mode().Type(), a.path, errdefs.ErrInvalidArgument)
 	}
 	if err != nil {
 		f.Close()

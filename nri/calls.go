@@ -12,6 +12,7 @@ import (
 
 	"github.com/containerd/errdefs"
 	"github.com/containerd/nri/pkg/api"
+	"github.com/containerd/nri/pkg/stub"
 
 	"github.com/jackfield/jackfield/internal/base/deadline"
 	"github.com/jackfield/jackfield/internal/report/telemetry"
@@ -24,14 +25,17 @@ const maxWorkers = 64
 // runtime's deadline. A runtime that gets no response in time disconnects the plugin.
 type runtimeCalls struct {
 	*daemon
-	*callTracker
 	workers      *deadline.Pool
-	timeout      func() time.Duration // of a call
-	unresponsive func() []string      // the directories that are unresponsive
+	timeout      atomic.Int64    // of a call, in nanoseconds
+	unresponsive func() []string // the directories that are unresponsive
+	running      atomic.Int64
+	finished     atomic.Uint64
 }
 
-func newRuntimeCalls(d *daemon, tracker *callTracker, timeout func() time.Duration, unresponsive func() []string) *runtimeCalls {
-	return &runtimeCalls{daemon: d, callTracker: tracker, workers: deadline.NewPool(maxWorkers), timeout: timeout, unresponsive: unresponsive}
+func newRuntimeCalls(d *daemon, unresponsive func() []string) *runtimeCalls {
+	c := &runtimeCalls{daemon: d, workers: deadline.NewPool(maxWorkers), unresponsive: unresponsive}
+	c.timeout.Store(int64(stub.DefaultRequestTimeout))
+	return c
 }
 
 // measure counts a call of the runtime and measures its time until end. Every handler starts with
@@ -49,7 +53,7 @@ func (c *runtimeCalls) measure(h telemetry.Handler) (end func()) {
 
 // timeLeft returns the time until the runtime's deadline for the call of ctx.
 func (c *runtimeCalls) timeLeft(ctx context.Context) time.Duration {
-	limit := c.timeout()
+	limit := time.Duration(c.timeout.Load())
 	if until, ok := ctx.Deadline(); ok {
 		limit = min(limit, time.Until(until))
 	}
@@ -118,18 +122,14 @@ const (
 	shortQuietPeriod = 10 * time.Millisecond
 )
 
-// callTracker counts the calls of the runtime. At shutdown it keeps the connection open until they have their
-// responses: a runtime that loses the plugin while it waits creates the container without its injection.
-type callTracker struct {
-	running  atomic.Int64
-	finished atomic.Uint64
-}
-
-// waitUntilQuiet returns when no call has been under way for a while. A call takes limit at most.
-func (t *callTracker) waitUntilQuiet(limit time.Duration) {
-	began, lastCall, before := time.Now(), time.Now(), t.finished.Load()
+// waitUntilQuiet returns when no call has been under way for a while. At shutdown it keeps the connection open
+// until the calls have their responses: a runtime that loses the plugin while it waits creates the container
+// without its injection.
+func (c *runtimeCalls) waitUntilQuiet() {
+	limit := time.Duration(c.timeout.Load())
+	began, lastCall, before := time.Now(), time.Now(), c.finished.Load()
 	for ; time.Since(began) < 2*limit; time.Sleep(time.Millisecond) {
-		if n := t.finished.Load(); t.running.Load() > 0 || n != before {
+		if n := c.finished.Load(); c.running.Load() > 0 || n != before {
 			lastCall, before = time.Now(), n
 			continue
 		}

@@ -9,18 +9,21 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/signal"
 	"runtime/debug"
 	"syscall"
 	"time"
 
+	"github.com/containerd/errdefs"
 	"github.com/containerd/nri/pkg/api"
 	"github.com/sirupsen/logrus"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 
+	"github.com/jackfield/jackfield/internal/base/diag"
 	"github.com/jackfield/jackfield/internal/base/linequeue"
 	"github.com/jackfield/jackfield/internal/base/version"
 	"github.com/jackfield/jackfield/internal/config"
@@ -35,9 +38,11 @@ func Command(getenv func(string) string, stderr io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "jackfield-nri",
 		Short: "Give containers the devices and sockets they were granted, as an NRI plugin",
-		Long: "jackfield-nri connects to a container runtime's NRI socket and gives each container, at its creation, the CDI devices\n" +
+		Long: "jackfield-nri connects to a container runtime's NRI socket and gives each container, " +
+			"at its creation, the CDI devices\n" +
 			"and the sockets of its network attachments that the node's policy grants it.\n\n" +
-			"Without --config it reads " + config.DefaultPath + ", when there is one. A runtime that starts the plugin itself (from\n" +
+			"Without --config it reads " + config.DefaultPath + ", when there is one. " +
+			"A runtime that starts the plugin itself (from\n" +
 			"its plugin directory) hands over the configuration.",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if err := cobra.NoArgs(cmd, args); err != nil {
@@ -90,8 +95,9 @@ func (l *commandLine) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&l.configFile, "config", "", "configuration `file` (default "+config.DefaultPath+", when it exists)")
 	f.StringVar(&l.opts.ConfigName, "config-name", "",
 		"`name` of the configuration in denials, such as \"ConfigMap NAMESPACE/NAME\" (default: its file)")
-	f.StringVar(&l.opts.ConfigCopy, "config-copy", config.DefaultCopyPath, "`file` that keeps the last good configuration, "+
-		"which is in force while the configuration file is faulty when the plugin starts; \"\" keeps none")
+	f.StringVar(&l.opts.ConfigCopy, "config-copy", config.DefaultCopyPath,
+		"`file` that keeps the last good configuration, "+
+			"which is in force while the configuration file is faulty when the plugin starts; \"\" keeps none")
 	f.StringVar(&l.opts.Socket, "nri-socket", "", "NRI `socket` of the runtime (default "+api.DefaultSocketPath+")")
 	f.StringVar(&l.opts.Index, "index", "50", "the plugin's place in the order of plugins, two digits `NN`")
 	f.StringVar(&l.opts.Name, "name", "jackfield", "`name` to register under")
@@ -187,6 +193,72 @@ func startFields(p *Plugin) logrus.Fields {
 		fields["roots"] = current.cfg.Sockets.Roots
 	}
 	return fields
+}
+
+// newLogger returns the logger that the flags configure.
+func newLogger(w io.Writer, level, format string) (*logrus.Logger, error) {
+	log := logrus.New()
+	log.SetOutput(w)
+	log.AddHook(plainErrors{})
+	l, err := logrus.ParseLevel(level)
+	if err != nil || l < logrus.ErrorLevel || l > logrus.DebugLevel {
+		return nil, usageError(fmt.Errorf("--log-level: invalid value %q: must be error, warning, info or debug: %w",
+			level, errdefs.ErrInvalidArgument))
+	}
+	log.SetLevel(l)
+	switch format {
+	case "json":
+		log.SetFormatter(&logrus.JSONFormatter{})
+	case "text":
+		log.SetFormatter(&logrus.TextFormatter{FullTimestamp: true, DisableColors: w != io.Writer(os.Stderr)})
+	default:
+		return nil, usageError(fmt.Errorf("--log-format: invalid value %q: must be text or json: %w",
+			format, errdefs.ErrInvalidArgument))
+	}
+	return log, nil
+}
+
+// plainErrors is a hook that logs the text of an error without its sentinel.
+type plainErrors struct{}
+
+// Levels implements logrus.Hook.
+func (plainErrors) Levels() []logrus.Level { return logrus.AllLevels }
+
+// Fire implements logrus.Hook.
+func (plainErrors) Fire(e *logrus.Entry) error {
+	if err, ok := e.Data[logrus.ErrorKey].(error); ok && err != nil {
+		e.Data[logrus.ErrorKey] = diag.ErrorText(err)
+	}
+	return nil
+}
+
+const (
+	probeTimeout  = 10 * time.Second
+	maxProbeReply = 64 << 10
+)
+
+// probeHealth requests url from a running plugin and copies the response to out. The probes of the
+// DaemonSet run it in the pod, because the kubelet cannot connect to an address that only the pod reaches.
+func probeHealth(ctx context.Context, out io.Writer, url string) error {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return fmt.Errorf("--probe: %w: %w", err, errdefs.ErrInvalidArgument)
+	}
+	// The transport ignores the environment's proxies, because the address belongs to the pod.
+	reply, err := (&http.Client{Transport: &http.Transport{}}).Do(request)
+	if err != nil {
+		return fmt.Errorf("--probe: %w", err)
+	}
+	defer reply.Body.Close()
+	if _, err := io.Copy(out, io.LimitReader(reply.Body, maxProbeReply)); err != nil {
+		return fmt.Errorf("--probe: read the answer of %s: %w", url, err)
+	}
+	if reply.StatusCode != http.StatusOK {
+		return fmt.Errorf("--probe: %s returned status %s: must be 200: %w", url, reply.Status, errdefs.ErrUnavailable)
+	}
+	return nil
 }
 
 // notifySocketEnv names the socket on which systemd waits for a unit of Type=notify.

@@ -126,8 +126,9 @@ func (c *configuration) apply(cfg *config.Config) error {
 	}
 	hooks := hooksd.New(c.host, cfg.Hooks.Dirs, hooksd.Options{})
 	engine, err := engine.New(c.host, cfg, engine.Options{
-		SpecDirs: c.opts.SpecDirs, ConfigName: c.opts.ConfigName, Ledger: c.ledger, Hooks: hooks.Hooks, Kubelet: kubelet.QueryPod,
-		FindSocketDir: staging.SocketDirFinder(c.host, cfg.StateDir, ""), Staged: c.state.isStaged, CheckResponsive: c.dirs.Check})
+		SpecDirs: c.opts.SpecDirs, ConfigName: c.opts.ConfigName, Ledger: c.ledger, Hooks: hooks.Hooks,
+		FindSocketDir: staging.SocketDirFinder(c.host, cfg.StateDir, ""), Staged: c.state.isStaged,
+		Kubelet: kubelet.QueryPod, CheckResponsive: c.dirs.Check})
 	if err != nil {
 		if old != nil {
 			c.dirs.Replace(old.cfg.Directories(c.opts.SpecDirs))
@@ -140,8 +141,8 @@ func (c *configuration) apply(cfg *config.Config) error {
 		c.retire(old)
 	}
 	c.mu.Lock()
-	inForce := status.Config{File: cfg.File(), Text: cfg.Text(), Generation: c.status.Generation + 1, Since: time.Now().UTC()}
-	c.status = ConfigStatus{Config: inForce, Failures: c.status.Failures}
+	c.status = ConfigStatus{Failures: c.status.Failures, Config: status.Config{
+		File: cfg.File(), Text: cfg.Text(), Generation: c.status.Generation + 1, Since: time.Now().UTC()}}
 	c.mu.Unlock()
 	c.follow(now)
 	return nil

@@ -96,7 +96,7 @@ func newReloadHostIn(t *testing.T, root, content string, link bool) *reloadHost 
 		}
 	})
 	// The tests are about answers and not about time: no request times out.
-	h.p.runtime.timeout.Store(int64(time.Hour))
+	h.p.calls.timeout.Store(int64(time.Hour))
 	return h
 }
 
@@ -328,7 +328,7 @@ func TestReloadUnderLoad(t *testing.T) {
 // Many changes in a row keep only a few configurations open.
 func TestManyReloadsKeepFewConfigurationsOpen(t *testing.T) {
 	h := newReloadHost(t, granting, false)
-	h.p.runtime.timeout.Store(int64(time.Millisecond))
+	h.p.calls.timeout.Store(int64(time.Millisecond))
 	const changes = 3 * maxRetired
 	for i := range changes {
 		h.replaceConfigFile([]string{refusing, granting}[i%2])

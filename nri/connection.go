@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"path"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -53,10 +54,9 @@ const (
 type runtimeLink struct {
 	*daemon
 	opts         Options
-	calls        *callTracker
+	calls        *runtimeCalls
 	registered   atomic.Bool // Synchronize ran, or the runtime never calls it
 	capabilities atomic.Pointer[capability.Capabilities]
-	timeout      atomic.Int64                   // of a request, in nanoseconds
 	info         atomic.Pointer[status.Runtime] // from the last registration; nil before the first
 
 	mu    sync.Mutex
@@ -64,10 +64,9 @@ type runtimeLink struct {
 	ready chan struct{} // closed when the present connection is configured
 }
 
-func newRuntimeLink(d *daemon, opts Options, calls *callTracker) *runtimeLink {
+func newRuntimeLink(d *daemon, opts Options, calls *runtimeCalls) *runtimeLink {
 	r := &runtimeLink{daemon: d, opts: opts, calls: calls}
 	r.capabilities.Store(&capability.Capabilities{})
-	r.timeout.Store(int64(stub.DefaultRequestTimeout))
 	return r
 }
 
@@ -78,8 +77,6 @@ func (r *runtimeLink) name() string {
 	}
 	return ""
 }
-
-func (r *runtimeLink) requestTimeout() time.Duration { return time.Duration(r.timeout.Load()) }
 
 // capabilitiesFor returns the edits that the runtime can apply to a container.
 func (r *runtimeLink) capabilitiesFor(req *engine.Request) capability.Capabilities {
@@ -129,7 +126,7 @@ func (r *runtimeLink) run(ctx context.Context, plugin any) error {
 
 // watchSocket returns a channel that receives when the runtime's socket may have been created, and a function
 // that ends the watch. The channel receives nothing if the directory cannot be watched.
-func (r *runtimeLink) watchSocket(socket string) (created <-chan struct{}, stop func()) {
+func (r *runtimeLink) watchSocket(socket string) (events wakeup, stop func()) {
 	if r.opts.Inherited {
 		return nil, func() {}
 	}
@@ -139,8 +136,9 @@ func (r *runtimeLink) watchSocket(socket string) (created <-chan struct{}, stop 
 		r.log.Debugf("watch the runtime's socket: %v", err)
 		return nil, func() {}
 	}
-	events := newWakeup()
-	if _, err := watcher.Add(host.Canonical(path.Dir(socket)), path.Base(socket), 0, func(string) { events.send() }); err != nil {
+	events = newWakeup()
+	created := func(string) { events.send() }
+	if _, err := watcher.Add(host.Canonical(path.Dir(socket)), path.Base(socket), 0, created); err != nil {
 		r.log.Debugf("watch the runtime's socket: %v", err)
 	}
 	return events, func() { watcher.Close() }
@@ -148,7 +146,8 @@ func (r *runtimeLink) watchSocket(socket string) (created <-chan struct{}, stop 
 
 // dialUntilConnected calls dial until it succeeds, and passes each failure to warn. created receives when
 // the socket may have been created. It returns nil when ctx ends.
-func dialUntilConnected(ctx context.Context, dial func() (net.Conn, error), created <-chan struct{}, warn func(error)) net.Conn {
+func dialUntilConnected(
+	ctx context.Context, dial func() (net.Conn, error), created <-chan struct{}, warn func(error)) net.Conn {
 	quickUntil := time.Now().Add(quickPeriod)
 	for ctx.Err() == nil {
 		conn, err := dial()
@@ -176,7 +175,7 @@ func (r *runtimeLink) serve(ctx context.Context, plugin any, conn net.Conn) erro
 	outlives, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	ended := context.AfterFunc(ctx, func() {
-		r.calls.waitUntilQuiet(r.requestTimeout())
+		r.calls.waitUntilQuiet()
 		cancel()
 	})
 	defer ended()
@@ -244,13 +243,50 @@ func (r *runtimeLink) recordConfigure(runtime, version string) (nriVersion strin
 	}
 	can := capability.ForVersion(nriVersion)
 	r.capabilities.Store(&can)
-	r.timeout.Store(int64(timeout))
+	r.calls.timeout.Store(int64(timeout))
 	r.info.Store(&status.Runtime{Name: runtime, Version: version, NRI: nriVersion})
 	if r.ready != nil {
 		close(r.ready)
 		r.ready = nil
 	}
 	return nriVersion
+}
+
+// addNRIVersion is an interceptor that adds the NRI version to a Configure request without one, before the
+// stub reads it. The stub infers the version itself, but recognizes runtime versions only with a leading v,
+// which CRI-O's do not have, and logs a warning for all others.
+func addNRIVersion(
+	ctx context.Context, unmarshal ttrpc.Unmarshaler, _ *ttrpc.UnaryServerInfo, method ttrpc.Method) (any, error) {
+	return method(ctx, func(v any) error {
+		if err := unmarshal(v); err != nil {
+			return err
+		}
+		if req, ok := v.(*api.ConfigureRequest); ok && !isNRIVersion(req.NRIVersion) {
+			if inferred := inferNRIVersion(req.RuntimeName, req.RuntimeVersion); inferred != "" {
+				req.NRIVersion = inferred
+			}
+		}
+		return nil
+	})
+}
+
+// isNRIVersion reports whether a reported NRI version is a version and not a placeholder.
+func isNRIVersion(version string) bool {
+	return version != "" && version != api.UnknownVersion && version != api.DevelVersion && version != "unknown"
+}
+
+// inferNRIVersion returns the NRI version of a runtime's release, "" for an unknown release. Distributions
+// change the end of a version ("1.7.24~ds1", "2.1.9+unknown").
+func inferNRIVersion(runtime, version string) string {
+	release := strings.TrimPrefix(version, "v")
+	if end := strings.IndexFunc(release, func(r rune) bool { return r != '.' && (r < '0' || r > '9') }); end >= 0 {
+		release = release[:end]
+	}
+	inferred, err := api.InferVersionFromRuntime(runtime, "v"+release)
+	if err != nil {
+		return ""
+	}
+	return inferred
 }
 
 // connectionWarnings logs why there is no connection: when the reason changes, and once a minute while it

@@ -79,8 +79,9 @@ func (c *creator) checkRuntime(n *creation, current *core) error {
 }
 
 func (c *creator) unsupportedRuntime(why, request string) error {
-	return errdefs.ErrNotImplemented.WithMessage(fmt.Sprintf("%s: runtime %q is not supported: %s; use containerd or CRI-O, "+
-		"or Podman with jackfield-hook, or create the container without the request", request, c.runtime.name(), why))
+	return errdefs.ErrNotImplemented.WithMessage(fmt.Sprintf("%s: runtime %q is not supported: %s; "+
+		"use containerd or CRI-O, or Podman with jackfield-hook, or create the container without the request",
+		request, c.runtime.name(), why))
 }
 
 // hasNoFiles reports that no file on the host requests anything for a container whose pod requests nothing.
@@ -142,7 +143,8 @@ func (c *creator) forgetFailedCreations(n *creation) {
 			c.ledger.Drop(n.pod.GetId(), other.c.GetId())
 			continue
 		}
-		c.containerLog(other.pod, other.c).WithField("next", n.c.GetId()).Info("the container never started: removed its state")
+		c.containerLog(other.pod, other.c).WithField("next", n.c.GetId()).
+			Info("the container never started: removed its state")
 		c.containers.removeContainer(n.pod.GetId(), other.c.GetId())
 		c.state.removeContainer(other.pod, other.c)
 	}
@@ -203,7 +205,9 @@ func (c *creator) record(n *creation) {
 	}
 	have, set := &n.req.Have, &n.plan.Set
 	have.Mounts = slices.DeleteFunc(have.Mounts, func(h edit.Mount) bool {
-		return slices.ContainsFunc(set.Mounts, func(m edit.Mount) bool { return m.Replaces != "" && m.Replaces == h.Destination })
+		return slices.ContainsFunc(set.Mounts, func(m edit.Mount) bool {
+			return m.Replaces != "" && m.Replaces == h.Destination
+		})
 	})
 	have.Mounts = append(have.Mounts, set.Mounts...)
 	have.Devices = append(have.Devices, set.Devices...)

@@ -96,7 +96,7 @@ func TestWorkAfterTimeoutIsUndone(t *testing.T) {
 func TestLateCreationIsRefusedAndUndone(t *testing.T) {
 	h := newReloadHost(t, vswYAML, false)
 	pod, c := podWithSocket(t, h)
-	h.p.runtime.timeout.Store(int64(time.Second))
+	h.p.calls.timeout.Store(int64(time.Second))
 	release, undone := make(chan struct{}), make(chan *creation, 1)
 	var made *creation
 	err := h.p.calls.runOrUndo(context.Background(), telemetry.CreateContainer, nil, func(context.Context) (err error) {
@@ -165,7 +165,7 @@ func TestValidationIsTimedAndRecovered(t *testing.T) {
 	if n := timedCalls(t, h.p, telemetry.ValidateContainerAdjustment); n != 1 {
 		t.Errorf("%d validations were timed", n)
 	}
-	if h.p.runtime.calls.finished.Load() != 1 || h.p.runtime.calls.running.Load() != 0 {
+	if h.p.calls.finished.Load() != 1 || h.p.calls.running.Load() != 0 {
 		t.Error("the shutdown does not wait for a validation")
 	}
 	if err := h.p.ValidateContainerAdjustment(context.Background(), &api.ValidateContainerAdjustmentRequest{Pod: pod, Container: c}); err != nil {

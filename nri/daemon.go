@@ -15,6 +15,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/jackfield/jackfield/internal/base/deadline"
+	"github.com/jackfield/jackfield/internal/base/retry"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/internal/report/telemetry"
 )
@@ -76,7 +77,7 @@ func (d *daemon) runOn(wake wakeup, interval time.Duration, work func()) {
 // as soon as it has succeeded, which repeat logs with the text recovered after a failure.
 func (d *daemon) repeat(ctx context.Context, failing, recovered string,
 	work func(succeeded func()) (wait time.Duration, err error)) {
-	var attempts retryState
+	attempts := newRetryState()
 	for ctx.Err() == nil {
 		wait, err := work(func() {
 			if attempts.recordSuccess() {
@@ -145,27 +146,27 @@ func waitAtStart(f func()) {
 	_ = deadline.Within(startupTimeout, func() error { f(); return nil })
 }
 
-// firstRetry and lastRetry are the shortest and the longest wait before a retry.
-const firstRetry, lastRetry = time.Second, time.Minute
-
-// retryState belongs to work that is repeated until it succeeds, with growing waits in between. The zero
-// value is ready.
+// retryState belongs to work that is repeated until it succeeds.
 type retryState struct {
-	wait  time.Duration
-	fault string // of the last attempt; "" after a success
+	backoff retry.Backoff
+	fault   string // of the last attempt; "" after a success
 }
 
-// recordFailure returns the wait before the next attempt, and whether the failure differs from the last
-// one and is therefore logged.
+func newRetryState() retryState {
+	return retryState{backoff: retry.Backoff{First: time.Second, Last: time.Minute}}
+}
+
+// recordFailure returns the wait before the next attempt, and whether the failure differs from the last one
+// and is therefore logged.
 func (r *retryState) recordFailure(err error) (wait time.Duration, isNew bool) {
 	isNew = r.fault != err.Error()
-	*r = retryState{min(max(2*r.wait, firstRetry), lastRetry), err.Error()}
-	return r.wait, isNew
+	r.fault = err.Error()
+	return r.backoff.Next(), isNew
 }
 
 // recordSuccess reports whether the last attempt failed.
 func (r *retryState) recordSuccess() (failedBefore bool) {
 	failedBefore = r.fault != ""
-	*r = retryState{}
+	*r = newRetryState()
 	return failedBefore
 }

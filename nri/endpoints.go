@@ -51,7 +51,8 @@ type endpoints struct {
 // newMux returns the endpoints of the metrics address; the status socket has one more.
 func (e *endpoints) newMux(profiles bool) *http.ServeMux {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(telemetry.NewGatherer(e.counters, e.takeSample), promhttp.HandlerOpts{}))
+	gatherer := telemetry.NewGatherer(e.counters, e.takeSample)
+	mux.Handle("GET /metrics", promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /healthz", e.serveHealth)
 	mux.HandleFunc("GET /readyz", e.serveReady)
 	if profiles {
@@ -154,10 +155,9 @@ func (e *endpoints) listSockets() ([]status.PlacedSocket, string) {
 	for i, s := range placed {
 		owner := cmp.Or(e.containers.recordOf(s.ContainerID), &status.Container{})
 		sockets[i] = status.PlacedSocket{
-			Namespace: owner.Namespace, Pod: owner.Pod, Container: owner.Container, ContainerID: s.ContainerID, Sandbox: s.SandboxID,
-			Path: path.Join(engine.ContainerDir, s.At), HostPath: s.HostPath,
-			State: string(s.State), Since: s.Since, Rebinds: s.Rebinds,
-			Device: s.Identity.Device, Inode: s.Identity.Inode,
+			Namespace: owner.Namespace, Pod: owner.Pod, Container: owner.Container,
+			ContainerID: s.ContainerID, Sandbox: s.SandboxID, Path: path.Join(engine.ContainerDir, s.At), HostPath: s.HostPath,
+			State: string(s.State), Since: s.Since, Rebinds: s.Rebinds, Device: s.Identity.Device, Inode: s.Identity.Inode,
 		}
 	}
 	slices.SortFunc(sockets, func(a, b status.PlacedSocket) int {
@@ -171,9 +171,9 @@ func (e *endpoints) listSockets() ([]status.PlacedSocket, string) {
 func (e *endpoints) takeSample() *telemetry.Sample {
 	build := version.Get()
 	s := &telemetry.Sample{
-		Node: *e.nodeStatus(), Version: build.Version, Commit: build.ShortCommit(), ConfigRefused: e.config.describe().Failures,
+		Node: *e.nodeStatus(), Version: build.Version, Commit: build.ShortCommit(),
+		ConfigRefused: e.config.describe().Failures, Directories: e.config.dirs.Directories(),
 		Workers: e.calls.workers.Busy(), WorkersMax: maxWorkers, AuditWritable: e.audit.failingFile() == "",
-		Directories: e.config.dirs.Directories(),
 	}
 	s.Hooks, s.HooksInError = e.hookDirs.count()
 	if current := e.config.core.Load(); current != nil {

@@ -152,7 +152,8 @@ func (p *Plugin) StartContainer(_ context.Context, _ *api.PodSandbox, c *api.Con
 }
 
 // StopContainer is called when a container was stopped or has ended by itself.
-func (p *Plugin) StopContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) ([]*api.ContainerUpdate, error) {
+func (p *Plugin) StopContainer(
+	ctx context.Context, pod *api.PodSandbox, c *api.Container) ([]*api.ContainerUpdate, error) {
 	defer p.calls.measure(telemetry.StopContainer)()
 	if c.GetState() == api.ContainerState_CONTAINER_STOPPED {
 		p.containers.removeContainer(pod.GetId(), c.GetId())

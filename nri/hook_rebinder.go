@@ -47,17 +47,12 @@ func (r *hookRebinder) run(dir string) {
 				}
 			}
 			succeeded()
-			r.sweepOrphans(store)
+			// Containers whose creation failed after the hook ran, and containers whose end no hook saw.
+			n, err := store.Sweep(staging.MinOrphanAge, sweepTimeout)
+			r.reportRemoval(r.log, "the OCI hook's containers that are gone", err)
+			if n > 0 {
+				r.log.WithField("containers", n).Info("removed the state of the OCI hook's containers that are gone")
+			}
 			return staging.MinOrphanAge, nil
 		})
-}
-
-// sweepOrphans removes the state of containers whose creation failed after the hook ran, and of containers
-// whose end no hook saw.
-func (r *hookRebinder) sweepOrphans(store *staging.Store) {
-	n, err := store.Sweep(staging.MinOrphanAge, sweepTimeout)
-	r.reportRemoval(r.log, "the OCI hook's containers that are gone", err)
-	if n > 0 {
-		r.log.WithField("containers", n).Info("removed the state of the OCI hook's containers that are gone")
-	}
 }

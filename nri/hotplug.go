@@ -139,7 +139,7 @@ func (h *hotplug) add(pod *api.PodSandbox, c *api.Container, req *engine.Request
 	defer h.mu.Unlock()
 	one := h.running[c.GetId()]
 	if one == nil {
-		one = &runningContainer{pod: pod, c: c, req: req}
+		one = &runningContainer{pod: pod, c: c, req: req, updates: newRetryState()}
 		h.running[c.GetId()] = one
 	}
 	return one

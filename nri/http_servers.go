@@ -75,7 +75,8 @@ func (s *httpServers) followConfig(cfg *config.Config) {
 
 // start starts a server. It returns when the server listens, unless the directory of its socket is
 // unresponsive.
-func (s *httpServers) start(address string, listen func() (net.Listener, error), opts httpserver.Options) *httpserver.Server {
+func (s *httpServers) start(
+	address string, listen func() (net.Listener, error), opts httpserver.Options) *httpserver.Server {
 	log := s.log.WithField("listen", address)
 	opts.Listen = func() (net.Listener, error) {
 		l, err := listen()

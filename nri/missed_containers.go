@@ -93,7 +93,8 @@ func (m *missedContainers) checkAll() {
 		}
 	}
 	if more := lines - maxMissedLines; more > 0 {
-		m.log.WithField("containers", more).Warn("more containers run without what they requested: `jackfield status` lists them")
+		m.log.WithField("containers", more).
+			Warn("more containers run without what they requested: `jackfield status` lists them")
 	}
 	if current := m.current(); current != nil && current.cfg.Missed == config.MissedEvict {
 		m.evictAll(evictable)
@@ -131,7 +132,8 @@ func (m *missedContainers) check(c *container) missedResult {
 	}
 	if len(items) == 0 {
 		// The requests cannot be parsed.
-		record.Requests = []status.Request{{Request: "the requests of the pod", Outcome: string(engine.Failed), Reason: diag.ErrorText(err)}}
+		record.Requests = []status.Request{
+			{Request: "the requests of the pod", Outcome: string(engine.Failed), Reason: diag.ErrorText(err)}}
 	}
 	if err == nil {
 		_, err = nriapply.Adjustment(&plan.Set, m.runtime.capabilitiesFor(req), req.Have.Devices...)
@@ -191,7 +193,8 @@ func (m *missedContainers) evictAll(containers []*container) {
 		}
 		log := m.containerLog(c.pod, c.c)
 		if err := m.evict(c.c.GetId()); err != nil {
-			log.WithError(err).Error("the container, which runs without what it requested, could not be evicted; trying again in a minute")
+			log.WithError(err).Error("the container, which runs without what it requested, could not be evicted; " +
+				"trying again in a minute")
 			if errdefs.IsNotFound(err) || grpcstatus.Code(err) == codes.Unavailable {
 				return // without the runtime the next eviction would also fail
 			}
@@ -205,9 +208,11 @@ func (m *missedContainers) evictAll(containers []*container) {
 }
 
 func (m *missedContainers) evict(id string) error {
-	socket := cmp.Or(m.current().cfg.Runtime.Socket, defaultRuntimeSocket(m.runtime.name()))
+	runtime := m.runtime.name()
+	defaults := map[string]string{"containerd": "/run/containerd/containerd.sock", crio: "/run/crio/crio.sock"}
+	socket := cmp.Or(m.current().cfg.Runtime.Socket, defaults[runtime])
 	if socket == "" {
-		return fmt.Errorf("the CRI socket of runtime %q is unknown: set runtime.socket: %w", m.runtime.name(), errdefs.ErrNotFound)
+		return fmt.Errorf("the CRI socket of runtime %q is unknown: set runtime.socket: %w", runtime, errdefs.ErrNotFound)
 	}
 	ctx, cancel := context.WithTimeout(m.closing, evictionTimeout)
 	defer cancel()
@@ -215,17 +220,6 @@ func (m *missedContainers) evict(id string) error {
 		return fmt.Errorf("stop container over the CRI socket %s (runtime.socket): %w", socket, err)
 	}
 	return nil
-}
-
-// defaultRuntimeSocket returns the CRI socket of the runtime with this name in NRI, "" for an unknown one.
-func defaultRuntimeSocket(runtime string) string {
-	switch runtime {
-	case "containerd":
-		return "/run/containerd/containerd.sock"
-	case crio:
-		return "/run/crio/crio.sock"
-	}
-	return ""
 }
 
 // stopContainer kills a container over CRI. The runtimes' own NRI evictions also send SIGKILL: a Job that exits

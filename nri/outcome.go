@@ -5,12 +5,14 @@ package nri
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"strconv"
 	"time"
 
 	"github.com/containerd/nri/pkg/api"
 	"github.com/sirupsen/logrus"
 
+	"github.com/jackfield/jackfield/internal/base/diag"
 	"github.com/jackfield/jackfield/internal/config/policy"
 	"github.com/jackfield/jackfield/internal/edit"
 	"github.com/jackfield/jackfield/internal/engine"
@@ -132,7 +134,8 @@ func logPlan(log *logrus.Entry, items []engine.Item) {
 	for _, it := range items {
 		if it.Audit != "" {
 			line(func() {
-				log.WithFields(logrus.Fields{"request": it.Request, "refusal": it.Audit}).Warn("mode enforce would deny this request")
+				log.WithFields(logrus.Fields{"request": it.Request, "refusal": it.Audit}).
+					Warn("mode enforce would deny this request")
 			})
 		}
 		switch it.Outcome {
@@ -173,10 +176,12 @@ func ruleName(rule string) string {
 }
 
 // newRecord returns the record of a container for status and audit. plan is nil for a refused container.
-func (o *outcomes) newRecord(pod *api.PodSandbox, c *api.Container, items []engine.Item, plan *engine.Plan) status.Container {
+func (o *outcomes) newRecord(
+	pod *api.PodSandbox, c *api.Container, items []engine.Item, plan *engine.Plan) status.Container {
 	out := status.Container{
-		Since: time.Now().UTC(), Namespace: pod.GetNamespace(), Pod: pod.GetName(), PodUID: pod.GetUid(), Sandbox: pod.GetId(),
-		Container: containerName(c), ContainerID: c.GetId(), Generation: o.generation(),
+		Since: time.Now().UTC(), Generation: o.generation(),
+		Namespace: pod.GetNamespace(), Pod: pod.GetName(), PodUID: pod.GetUid(), Sandbox: pod.GetId(),
+		Container: containerName(c), ContainerID: c.GetId(),
 	}
 	for i := range items {
 		it := &items[i]
@@ -221,3 +226,21 @@ func describeEdits(s *edit.Set) []status.Edit {
 	}
 	return out
 }
+
+// refusal is the error that the runtime reports in an event of the pod. Its text has the name of the container
+// and no sentinel.
+type refusal struct {
+	container string // namespace/pod/container
+	err       error
+}
+
+func newRefusal(pod *api.PodSandbox, c *api.Container, err error) error {
+	r := engine.Request{Namespace: pod.GetNamespace(), Pod: pod.GetName(), Container: containerName(c)}
+	return refusal{r.Name(), err}
+}
+
+func (r refusal) Error() string {
+	return fmt.Sprintf("jackfield: container %q: %s", r.container, diag.ErrorText(withoutContainer(r.err)))
+}
+
+func (r refusal) Unwrap() error { return r.err }

@@ -18,8 +18,34 @@ import (
 	"github.com/jackfield/jackfield/internal/config"
 	"github.com/jackfield/jackfield/internal/engine"
 	"github.com/jackfield/jackfield/internal/host/dircheck"
+	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/internal/report/telemetry"
 )
+
+// Options configure a Plugin. The zero value is a plugin on this host with the default configuration.
+type Options struct {
+	Host        hostfs.Root
+	Config      *config.Config // nil stands for config.Default
+	ConfigGiven bool           // the configuration is given by name: the runtime's does not replace it
+	Socket      string         // NRI socket; "" stands for NRI's default
+	Index       string         // two digits: the plugin's place in the order
+	IndexInEnv  bool           // Index is from the environment, which the NRI library reads itself
+	Name        string
+	// Inherited means that the runtime started the plugin and the connection is an inherited descriptor. The
+	// plugin cannot connect again.
+	Inherited bool
+	// SpecDirs, when not nil, replace the configuration's.
+	SpecDirs []string
+	// ConfigFile, when not empty, is read again whenever it changes, below ConfigHost.
+	ConfigFile string
+	// ConfigName is the name of the configuration in messages; "" stands for its file.
+	ConfigName string
+	ConfigHost hostfs.Root
+	// ConfigCopy, when not empty, is the file that receives a copy of each configuration that comes into force.
+	ConfigCopy string
+	// ConfigFault, when not nil, is why ConfigFile cannot be used: Config is from ConfigCopy.
+	ConfigFault error
+}
 
 // Plugin is the NRI plugin. Its handlers, which the runtime calls, combine the parts. No part knows the plugin.
 type Plugin struct {
@@ -83,9 +109,8 @@ func newPlugin(opts Options, d *daemon) *Plugin {
 	dirs := dircheck.New(opts.Host, func(dir dircheck.Directory, was time.Duration) {
 		reportDirectory(d.log, dir, was, p.hotplug.markAllDirty)
 	})
-	tracker := &callTracker{}
-	p.runtime = newRuntimeLink(d, opts, tracker)
-	p.calls = newRuntimeCalls(d, tracker, p.runtime.requestTimeout, dirs.Faults)
+	p.calls = newRuntimeCalls(d, dirs.Faults)
+	p.runtime = newRuntimeLink(d, opts, p.calls)
 	p.config = newConfiguration(d, opts, &inForce, p.ledger, dirs, p.state, p.followConfig)
 
 	// Reports.

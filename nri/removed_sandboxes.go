@@ -40,7 +40,8 @@ type removedSandboxes struct {
 	faults map[string]string // by sandbox: the error of the last attempt, "" before the first
 }
 
-func newRemovedSandboxes(d *daemon, current func() *core, live func() (ids map[string]bool, known bool)) *removedSandboxes {
+func newRemovedSandboxes(
+	d *daemon, current func() *core, live func() (ids map[string]bool, known bool)) *removedSandboxes {
 	r := &removedSandboxes{daemon: d, current: current, live: live, wake: newWakeup(), faults: make(map[string]string)}
 	d.runOn(r.wake, sweepInterval, r.sweep)
 	return r
@@ -60,8 +61,9 @@ func (r *removedSandboxes) list() []string {
 	return slices.Sorted(maps.Keys(r.faults))
 }
 
-// sweep removes the attachments of removed sandboxes. A sandbox counts as removed if the runtime has reported its
-// removal, or if the runtime's list omits the sandbox and its network namespace is gone. A living sandbox is never swept.
+// sweep removes the attachments of removed sandboxes. A sandbox counts as removed if the runtime has reported
+// its removal, or if the runtime's list omits the sandbox and its network namespace is gone. A living sandbox is
+// never swept.
 func (r *removedSandboxes) sweep() {
 	core := r.current()
 	if core == nil {

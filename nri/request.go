@@ -11,18 +11,16 @@ import (
 	"github.com/jackfield/jackfield/internal/engine"
 )
 
-// containerNameLabel is the label in which CRI-O keeps a container's name; other runtimes fill
-// the field.
+// containerNameLabel is the label with which CRI-O reports a container's name. Other runtimes set the field.
 const containerNameLabel = "io.kubernetes.container.name"
 
-// newRequest returns what the runtime reports of a container as a request. c is nil for the
-// sandbox itself.
+// newRequest turns the runtime's description of a container into a request. c is nil for the sandbox itself.
 func newRequest(runtime string, pod *api.PodSandbox, c *api.Container) *engine.Request {
 	r := &engine.Request{
 		SandboxID: pod.GetId(), ContainerID: c.GetId(),
 		Namespace: pod.GetNamespace(), Pod: pod.GetName(), PodUID: pod.GetUid(), Container: containerName(c),
-		RuntimeHandler: pod.GetRuntimeHandler(), Labels: pod.GetLabels(), Annotations: pod.GetAnnotations(), Image: containerImage(runtime, c),
-		Args: c.GetArgs(), ContainerAnnotations: c.GetAnnotations(),
+		RuntimeHandler: pod.GetRuntimeHandler(), Labels: pod.GetLabels(), Annotations: pod.GetAnnotations(),
+		Image: containerImage(runtime, c), Args: c.GetArgs(), ContainerAnnotations: c.GetAnnotations(),
 		UserNS: userNS(pod, c), HostIPC: sharesHostIPC(pod), Have: edit.Existing{Env: c.GetEnv()},
 	}
 	if u := c.GetUser(); u != nil {
@@ -30,22 +28,26 @@ func newRequest(runtime string, pod *api.PodSandbox, c *api.Container) *engine.R
 		r.Have.GIDs = append(slices.Clone(u.GetAdditionalGids()), u.GetGid())
 	}
 	for _, m := range c.GetMounts() {
-		r.Have.Mounts = append(r.Have.Mounts, edit.Mount{Destination: m.GetDestination(), Source: m.GetSource(), Type: m.GetType(), Options: m.GetOptions()})
+		r.Have.Mounts = append(r.Have.Mounts, edit.Mount{
+			Destination: m.GetDestination(), Source: m.GetSource(), Type: m.GetType(), Options: m.GetOptions()})
 	}
 	r.MarkRuntimeMounts()
 	for _, d := range c.GetLinux().GetDevices() {
-		r.Have.Devices = append(r.Have.Devices, edit.Device{Path: d.GetPath(), Type: d.GetType(), Major: d.GetMajor(), Minor: d.GetMinor(), FileMode: d.GetFileMode().Get()})
+		r.Have.Devices = append(r.Have.Devices, edit.Device{Path: d.GetPath(), Type: d.GetType(),
+			Major: d.GetMajor(), Minor: d.GetMinor(), FileMode: d.GetFileMode().Get()})
 	}
 	h := c.GetHooks()
 	if h == nil {
 		return r
 	}
 	for stage, hooks := range map[edit.Stage][]*api.Hook{
-		edit.Prestart: h.GetPrestart(), edit.CreateRuntime: h.GetCreateRuntime(), edit.CreateContainer: h.GetCreateContainer(),
-		edit.StartContainer: h.GetStartContainer(), edit.Poststart: h.GetPoststart(), edit.Poststop: h.GetPoststop(),
+		edit.Prestart: h.GetPrestart(), edit.CreateRuntime: h.GetCreateRuntime(),
+		edit.CreateContainer: h.GetCreateContainer(), edit.StartContainer: h.GetStartContainer(),
+		edit.Poststart: h.GetPoststart(), edit.Poststop: h.GetPoststop(),
 	} {
 		for _, hook := range hooks {
-			r.Have.Hooks = append(r.Have.Hooks, edit.Hook{Stage: stage, Path: hook.GetPath(), Args: hook.GetArgs(), Env: hook.GetEnv()})
+			r.Have.Hooks = append(r.Have.Hooks, edit.Hook{
+				Stage: stage, Path: hook.GetPath(), Args: hook.GetArgs(), Env: hook.GetEnv()})
 		}
 	}
 	return r
@@ -58,10 +60,10 @@ func containerName(c *api.Container) string {
 	return c.GetLabels()[containerNameLabel]
 }
 
-// containerImage returns the container's image from the runtime's own annotation of the container, ""
-// where it is unknown. containerd overwrites what the pod's author wrote under its key. CRI-O's
-// io.kubernetes.cri-o.ImageName is some name of the same content: the one that was pulled last,
-// and not the one that the container requested.
+// containerImage returns the container's image from the runtime's own annotation of the container, "" if it is
+// unknown. containerd overwrites a value of the pod's author under its key. CRI-O's annotation
+// io.kubernetes.cri-o.ImageName is not used: it has the name of the same content that was pulled last, and not
+// the name that the container requested.
 func containerImage(runtime string, c *api.Container) string {
 	if runtime == "containerd" {
 		return c.GetAnnotations()["io.kubernetes.cri.image-name"]
@@ -69,13 +71,15 @@ func containerImage(runtime string, c *api.Container) string {
 	return ""
 }
 
-// sharesHostIPC reports whether the pod has the host's IPC namespace. It is false if the runtime reports no namespaces.
+// sharesHostIPC reports whether the pod has the host's IPC namespace. It is false if the runtime reports no
+// namespaces.
 func sharesHostIPC(pod *api.PodSandbox) bool {
 	namespaces := pod.GetLinux().GetNamespaces()
-	return len(namespaces) > 0 && !slices.ContainsFunc(namespaces, func(ns *api.LinuxNamespace) bool { return ns.GetType() == "ipc" })
+	isIPC := func(ns *api.LinuxNamespace) bool { return ns.GetType() == "ipc" }
+	return len(namespaces) > 0 && !slices.ContainsFunc(namespaces, isIPC)
 }
 
-// userNS returns the container's own user namespace, nil where it has none. The sandbox's process is in it, too.
+// userNS returns the container's own user namespace, nil if it has none. The sandbox's process is also in it.
 func userNS(pod *api.PodSandbox, c *api.Container) *engine.UserNS {
 	for _, ns := range c.GetLinux().GetNamespaces() {
 		if ns.GetType() == "user" {

@@ -39,7 +39,8 @@ type restoredContainers struct {
 	wake       wakeup
 }
 
-func newRestoredContainers(d *daemon, current func() *core, state *stateDir, containers *containerTable) *restoredContainers {
+func newRestoredContainers(
+	d *daemon, current func() *core, state *stateDir, containers *containerTable) *restoredContainers {
 	r := &restoredContainers{daemon: d, current: current, state: state, containers: containers, wake: newWakeup()}
 	d.runOn(r.wake, restoreInterval, r.sweep)
 	return r
@@ -84,7 +85,8 @@ func (r *restoredContainers) sweep() {
 
 // sandboxLives reports whether the runtime reports the end of the sandbox, or a process of the sandbox or of
 // one of its containers lives, or the sandbox is young.
-func (r *restoredContainers) sandboxLives(id string, sandboxOf map[string]string, processes map[string]bool, stateDir string) bool {
+func (r *restoredContainers) sandboxLives(
+	id string, sandboxOf map[string]string, processes map[string]bool, stateDir string) bool {
 	createdHere := r.containers.hasSandbox(id) && !r.containers.isPreexisting(id)
 	if createdHere || processes[id] || containerID.FindString(id) != id {
 		return true
@@ -120,7 +122,8 @@ func (r *restoredContainers) forgetPredecessor(pod *api.PodSandbox, c *api.Conta
 		return
 	}
 	predecessors := r.containers.list(func(one *container) bool {
-		return one.restored && one.c.GetPodSandboxId() == pod.GetId() && one.c.GetName() == containerName(c) && one.c.GetId() != c.GetId()
+		return one.restored && one.c.GetPodSandboxId() == pod.GetId() &&
+			one.c.GetName() == containerName(c) && one.c.GetId() != c.GetId()
 	})
 	for _, one := range predecessors {
 		r.containers.removeContainer(pod.GetId(), one.c.GetId())

@@ -72,13 +72,14 @@ func (s *stateDir) openStore(cfg *config.Config) (*staging.Store, error) {
 	}
 	s.records.read(cfg.StateDir)
 	if st := store.Status(); st.Mode == staging.ModeDirectory {
-		s.log.WithField("reason", st.Detail).Warn("sockets are delivered as plain directory mounts: when the host re-creates " +
-			"a socket in a directory that it replaces, or that the policy does not grant as a whole (DIR/**), " +
+		s.log.WithField("reason", st.Detail).Warn("sockets are delivered as plain directory mounts: when the host " +
+			"re-creates a socket in a directory that it replaces, or that the policy does not grant as a whole (DIR/**), " +
 			"running containers lose the socket; networks cannot be added to running containers")
 	}
 	// In the background, so that an unresponsive socket root does not delay the start.
 	go func() {
-		for _, risk := range staging.CheckRootMounts(s.host, cfg.StateDir, cfg.Sockets.Roots, cfg.Sockets.DirectoryBytes() > 0) {
+		isSized := cfg.Sockets.DirectoryBytes() > 0
+		for _, risk := range staging.CheckRootMounts(s.host, cfg.StateDir, cfg.Sockets.Roots, isSized) {
 			s.log.WithField("roots", risk.Roots).WithField("remedy", risk.Remedy).Warn(risk.Found)
 		}
 	}()
@@ -148,7 +149,8 @@ func (e stagingEvents) Rebound(r staging.Rebound) {
 		e.counters.Rebinds.Add(1)
 	}
 	if !r.Throttled {
-		e.log.WithField("socket", r.Socket).WithField("containers", r.Containers).WithField("took", r.Took.String()).Info(message)
+		e.log.WithField("socket", r.Socket).WithField("containers", r.Containers).WithField("took", r.Took.String()).
+			Info(message)
 	}
 }
 

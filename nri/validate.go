@@ -112,7 +112,8 @@ func (v *validation) checkAdjustment() error {
 		}
 	}
 	err := errors.Join(errs...)
-	v.outcomes.logRefusal(pod, c, err, "container refused for what another plugin injects", v.outcomes.newRecord(pod, c, nil, nil))
+	record := v.outcomes.newRecord(pod, c, nil, nil)
+	v.outcomes.logRefusal(pod, c, err, "container refused for what another plugin injects", record)
 	return err
 }
 
@@ -190,8 +191,8 @@ func hostNode(host hostfs.Root, d *api.LinuxDevice) (string, error) {
 			}
 		}
 	}
-	return "", fmt.Errorf("device %s %s at %q: no node of this host has this number, neither at that path nor where %s says, "+
-		"so no rule can allow it: %w", class, number, d.GetPath(), uevent, errdefs.ErrPermissionDenied)
+	return "", fmt.Errorf("device %s %s at %q: no node of this host has this number, neither at that path "+
+		"nor where %s says, so no rule can allow it: %w", class, number, d.GetPath(), uevent, errdefs.ErrPermissionDenied)
 }
 
 // writableBelow reports whether a mount includes other mounts, which a read-only bind mount
@@ -206,7 +207,8 @@ func (v *validation) writableBelow(m *api.Mount) bool {
 	}
 	mounts, err := hostfs.Mounts()
 	below := strings.TrimSuffix(v.host.Path(real), "/") + "/"
-	return err != nil || slices.ContainsFunc(mounts, func(o hostfs.Mount) bool { return strings.HasPrefix(o.Point, below) })
+	isBelow := func(o hostfs.Mount) bool { return strings.HasPrefix(o.Point, below) }
+	return err != nil || slices.ContainsFunc(mounts, isBelow)
 }
 
 // checkMount checks a mount of the host, by its path as written and as resolved.

@@ -14,9 +14,8 @@ import (
 	"github.com/jackfield/jackfield/internal/edit"
 )
 
-// Adjustment returns the set as an adjustment, for a container that has these devices
-// already. An edit that this runtime does not support is an errdefs.ErrNotImplemented. For an empty
-// set it returns nil.
+// Adjustment returns the set as an adjustment of a container that already has the devices have. It returns nil
+// for an empty set, and an errdefs.ErrNotImplemented for an edit that this runtime does not support.
 func Adjustment(set *edit.Set, can capability.Capabilities, have ...edit.Device) (*api.ContainerAdjustment, error) {
 	if set.Empty() {
 		return nil, nil
@@ -38,7 +37,8 @@ func Adjustment(set *edit.Set, can capability.Capabilities, have ...edit.Device)
 		if m.Replaces != "" {
 			a.RemoveMount(m.Replaces)
 		}
-		a.AddMount(&api.Mount{Destination: m.Destination, Source: m.Source, Type: cmp.Or(m.Type, "bind"), Options: mountOptions(m)})
+		a.AddMount(&api.Mount{
+			Destination: m.Destination, Source: m.Source, Type: cmp.Or(m.Type, "bind"), Options: mountOptions(m)})
 	}
 	for _, h := range set.Hooks {
 		addHook(a, h)
@@ -52,18 +52,18 @@ func Adjustment(set *edit.Set, can capability.Capabilities, have ...edit.Device)
 	return a, nil
 }
 
-// addDevice adds the node devices[i]. NRI derives the cgroup rule itself: "rw" for a
-// character device, "rwm" for a block device. Other permissions need further rules, where the
-// runtime supports them.
-func addDevice(a *api.ContainerAdjustment, devices []edit.Device, i int, have []edit.Device, can capability.Capabilities) {
+// addDevice adds the node devices[i]. NRI derives the cgroup rule itself: "rw" for a character device, "rwm" for
+// a block device. Other permissions need further rules, if the runtime supports them.
+func addDevice(a *api.ContainerAdjustment, devices []edit.Device, i int, have []edit.Device,
+	can capability.Capabilities) {
 	d := &devices[i]
 	if !needsBind(d, can) {
 		a.AddDevice(&api.LinuxDevice{Path: d.Path, Type: ruleType(d), Major: d.Major, Minor: d.Minor,
 			FileMode: api.FileMode(d.FileMode), Uid: api.UInt32(d.UID), Gid: api.UInt32(d.GID)})
 	}
 	if d.Access == "" || !can.DeviceRules {
-		// Before NRI 0.10, "m" cannot be added to a character device nor removed from a block
-		// device. That is harmless: the right to create the node again gives nothing new.
+		// Before NRI 0.10, "m" can neither be added to a character device nor removed from a block device. That
+		// is harmless: the container has the node already.
 		return
 	}
 	granted := permissions(devices, have, d)
@@ -78,8 +78,8 @@ func addDevice(a *api.ContainerAdjustment, devices []edit.Device, i int, have []
 	}
 }
 
-// permissions returns the union of the permissions of all nodes with the numbers of d. The device cgroup has rules for
-// numbers, not for nodes.
+// permissions returns the union of the permissions of all nodes with the numbers of d. The device cgroup has rules
+// for numbers, not for nodes.
 func permissions(devices, have []edit.Device, d *edit.Device) string {
 	if ruleType(d) == "c" && isDefaultDevice(d.Major, d.Minor) {
 		return "rwm"
@@ -102,8 +102,8 @@ func grants(d *edit.Device, permission rune) bool {
 	return access != edit.NoAccess && strings.ContainsRune(access, permission)
 }
 
-// isDefaultDevice reports whether every container has a character device with all permissions
-// (OCI Runtime Specification, "Default Devices").
+// isDefaultDevice reports whether every container has a character device with all permissions (OCI Runtime
+// Specification, "Default Devices").
 func isDefaultDevice(major, minor int64) bool {
 	switch major {
 	case 1:
@@ -114,7 +114,7 @@ func isDefaultDevice(major, minor int64) bool {
 	return major == 136 // the terminals of /dev/pts
 }
 
-// ruleType returns the type of a node and of its rule.
+// ruleType returns the type of a node in its rule.
 func ruleType(d *edit.Device) string {
 	if d.Type == "u" {
 		return "c"
@@ -137,8 +137,9 @@ func addHook(a *api.ContainerAdjustment, h edit.Hook) {
 	hook := &api.Hook{Path: h.Path, Args: slices.Clone(h.Args), Env: slices.Clone(h.Env), Timeout: api.Int(h.Timeout)}
 	hooks := &api.Hooks{}
 	stages := map[edit.Stage]*[]*api.Hook{
-		edit.Prestart: &hooks.Prestart, edit.CreateRuntime: &hooks.CreateRuntime, edit.CreateContainer: &hooks.CreateContainer,
-		edit.StartContainer: &hooks.StartContainer, edit.Poststart: &hooks.Poststart, edit.Poststop: &hooks.Poststop,
+		edit.Prestart: &hooks.Prestart, edit.CreateRuntime: &hooks.CreateRuntime,
+		edit.CreateContainer: &hooks.CreateContainer, edit.StartContainer: &hooks.StartContainer,
+		edit.Poststart: &hooks.Poststart, edit.Poststop: &hooks.Poststop,
 	}
 	if list := stages[h.Stage]; list != nil {
 		*list = []*api.Hook{hook}
@@ -164,8 +165,8 @@ func setRDT(a *api.ContainerAdjustment, r *edit.RDT) {
 	}
 }
 
-// mountOptions returns the options of a mount, whose default type is "bind". A bind mount needs the
-// option: runc fails on the type alone.
+// mountOptions returns the options of a mount, whose default type is "bind". A bind mount needs the option: runc
+// fails on the type alone.
 func mountOptions(m edit.Mount) []string {
 	options := slices.Clone(m.Options)
 	if cmp.Or(m.Type, "bind") == "bind" && !mountopt.Parse(options).Bind {
@@ -174,18 +175,18 @@ func mountOptions(m edit.Mount) []string {
 	return options
 }
 
-// needsBind reports whether a node must be bound by a mount: in a user namespace the
-// OCI runtime cannot create it, and would bind the host's node with the path that
-// this node has in the container.
+// needsBind reports whether a node must be bound by a mount: in a user namespace the OCI runtime cannot create
+// the node, and would bind the host's node at the path that the node has in the container.
 func needsBind(d *edit.Device, can capability.Capabilities) bool {
 	return can.UserNS && d.HostPath != "" && d.HostPath != d.Path && d.Type != "p"
 }
 
-// bindNode mounts the node of devices[i] and adds its device cgroup rule. Before NRI 0.10 only a
-// device has a rule, so the container gets the node a second time, at its path on the host.
+// bindNode mounts the node of devices[i] and adds its device cgroup rule. Before NRI 0.10 only a device has a
+// rule, so the container also gets the node at its path on the host.
 func bindNode(a *api.ContainerAdjustment, devices []edit.Device, i int, can capability.Capabilities) {
 	d := &devices[i]
-	a.AddMount(&api.Mount{Destination: d.Path, Source: d.HostPath, Type: "bind", Options: []string{"bind", "rw", "nosuid", "noexec"}})
+	a.AddMount(&api.Mount{
+		Destination: d.Path, Source: d.HostPath, Type: "bind", Options: []string{"bind", "rw", "nosuid", "noexec"}})
 	if can.DeviceRules {
 		addRule(a, d, true, capability.DerivedAccess(d))
 		return
