@@ -15,7 +15,7 @@ import (
 	"github.com/containerd/nri/pkg/api"
 
 	"github.com/jackfield/jackfield/internal/base/testkit"
-	"github.com/jackfield/jackfield/internal/deliver/claims"
+	"github.com/jackfield/jackfield/internal/deliver/sockdir"
 	"github.com/jackfield/jackfield/internal/report/telemetry"
 )
 
@@ -200,7 +200,7 @@ func TestLateCreationLeavesNothingOfRemovedPod(t *testing.T) {
 			h := newRunningHost(t, fmt.Sprintf(runningConfig, runningRule))
 			h.listen("run/vsw/p1/s")
 			if !succeeds {
-				_, _, err := claims.Open(h.p.opts.Host, "/run/jackfield/claims").ClaimDirectory("/run/vsw/p1", claims.Holder{Sandbox: "other"})
+				_, err := sockdir.New(h.p.opts.Host, "/run/jackfield/claims").Claim("/run/vsw/p1", sockdir.Holder{Sandbox: "other"}, false)
 				check(t, err)
 			}
 			check(t, h.p.RunPodSandbox(t.Context(), h.pod))

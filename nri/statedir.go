@@ -15,6 +15,7 @@ import (
 
 	"github.com/jackfield/jackfield/internal/base/deadline"
 	"github.com/jackfield/jackfield/internal/config"
+	"github.com/jackfield/jackfield/internal/deliver/sockdir"
 	"github.com/jackfield/jackfield/internal/deliver/staging"
 )
 
@@ -79,7 +80,7 @@ func (s *stateDir) openStore(cfg *config.Config) (*staging.Store, error) {
 	// In the background, so that an unresponsive socket root does not delay the start.
 	go func() {
 		isSized := cfg.Sockets.DirectoryBytes() > 0
-		for _, risk := range staging.CheckRootMounts(s.host, cfg.StateDir, cfg.Sockets.Roots, isSized) {
+		for _, risk := range sockdir.CheckRootMounts(s.host, cfg.StateDir, cfg.Sockets.Roots, isSized) {
 			s.log.WithField("roots", risk.Roots).WithField("remedy", risk.Remedy).Warn(risk.Found)
 		}
 	}()

@@ -12,7 +12,7 @@ import (
 	"github.com/containerd/errdefs"
 
 	"github.com/jackfield/jackfield/internal/config"
-	"github.com/jackfield/jackfield/internal/deliver/claims"
+	"github.com/jackfield/jackfield/internal/deliver/sockdir"
 	"github.com/jackfield/jackfield/internal/deliver/staging"
 	"github.com/jackfield/jackfield/internal/edit"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
@@ -45,15 +45,14 @@ func (h *host) replaceEngine(text string, staged bool) {
 func (h *host) recordCreatedDir(path, sandbox string) {
 	h.t.Helper()
 	must(h.t, os.MkdirAll(filepath.Join(h.dir, path), 0o755))
-	d := claims.Open(h.e.host, "/var/run/jackfield/claims")
-	_, _, err := d.ClaimDirectory(path, claims.Holder{Sandbox: sandbox, Adapter: claims.CNI})
+	d, holder := sockdir.New(h.e.host, "/var/run/jackfield/claims"), sockdir.Holder{Sandbox: sandbox, Adapter: sockdir.CNI}
+	_, err := d.Claim(path, holder, true)
 	must(h.t, err)
 	f, err := os.Open(filepath.Join(h.dir, path))
 	must(h.t, err)
 	defer f.Close()
-	id, err := claims.IdentityOf(int(f.Fd()))
+	_, err = d.Limit(path, int(f.Fd()), holder, 0)
 	must(h.t, err)
-	must(h.t, d.SetCreated(path, id, nil))
 }
 
 // If the application creates the socket, the container gets the whole directory. The directory must have been

@@ -7,9 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
-	"github.com/jackfield/jackfield/internal/deliver/claims"
+	"github.com/jackfield/jackfield/internal/deliver/sockdir"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/test/e2e"
 	"github.com/jackfield/jackfield/test/e2e/node"
@@ -30,16 +28,17 @@ policy:
 func createAsCNI(t *testing.T, h *e2e.H, pod *e2e.Pod, dir string) {
 	t.Helper()
 	h.MkdirAll(dir)
-	all := claims.Open(hostfs.Host(), claims.Path("/run/jackfield"))
-	_, _, err := all.ClaimDirectory(dir, claims.Holder{Sandbox: pod.ID, Adapter: claims.NRI, StateDir: "/var/run/jackfield"})
+	dirs := sockdir.New(hostfs.Host(), sockdir.ClaimsDir("/run/jackfield"))
+	holder := sockdir.Holder{Sandbox: pod.ID, Adapter: sockdir.NRI, StateDir: "/var/run/jackfield"}
+	if _, err := dirs.Claim(dir, holder, true); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var st unix.Stat_t
-	if err := unix.Stat(dir, &st); err != nil {
-		t.Fatal(err)
-	}
-	if err := all.SetCreated(dir, claims.Identity{Device: uint64(st.Dev), Inode: st.Ino}, nil); err != nil {
+	defer f.Close()
+	if _, err := dirs.Limit(dir, int(f.Fd()), holder, 0); err != nil {
 		t.Fatal(err)
 	}
 }

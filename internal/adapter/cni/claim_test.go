@@ -15,15 +15,18 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/internal/base/testkit"
-	"github.com/jackfield/jackfield/internal/deliver/claims"
+	"github.com/jackfield/jackfield/internal/deliver/sockdir"
 	"github.com/jackfield/jackfield/internal/port/attach"
 )
 
 const otherID = "f061661af3732d3722604b84a196956ad759f02ae00cda41a639ff6aff85a276"
 
 // claimBy claims a directory as the NRI plugin does for a pod.
+func (n *node) socketDirs() *sockdir.Dirs { return sockdir.New(n.host, attach.DefaultClaimsDir) }
+
 func (n *node) claimBy(sandbox, dir string) error {
-	_, _, err := claims.Open(n.host, attach.DefaultClaimsDir).ClaimDirectory(dir, claims.Holder{Sandbox: sandbox, Adapter: claims.NRI, StateDir: "/var/run/jackfield"})
+	h := sockdir.Holder{Sandbox: sandbox, Adapter: sockdir.NRI, StateDir: "/var/run/jackfield"}
+	_, err := n.socketDirs().Claim(dir, h, false)
 	return err
 }
 
@@ -44,9 +47,7 @@ func TestAddClaimsDirectoryUntilDel(t *testing.T) {
 	f, err := os.Open(filepath.Join(n.dir, dir))
 	testkit.Must(t, err)
 	defer f.Close()
-	id, err := claims.IdentityOf(int(f.Fd()))
-	testkit.Must(t, err)
-	if own, err := claims.Open(n.host, attach.DefaultClaimsDir).Created(dir, testID, id); !own || err != nil {
+	if own, err := n.socketDirs().IsCreated(dir, testID, int(f.Fd())); !own || err != nil {
 		t.Errorf("created for the pod: %t, %v", own, err)
 	}
 	testkit.Must(t, n.claimBy(testID, dir))
@@ -54,7 +55,7 @@ func TestAddClaimsDirectoryUntilDel(t *testing.T) {
 	if err := n.claimBy(otherID, dir); !errdefs.IsConflict(err) {
 		t.Errorf("after DEL, while the NRI plugin has the pod: %v", err)
 	}
-	testkit.Must(t, claims.Open(n.host, attach.DefaultClaimsDir).Release(func(h claims.Holder) bool { return h.Adapter == claims.NRI }))
+	testkit.Must(t, n.socketDirs().Release(func(h sockdir.Holder) bool { return h.Adapter == sockdir.NRI }))
 	if left := n.files(); len(left) > 0 {
 		t.Errorf("left %q", left)
 	}
@@ -67,7 +68,7 @@ func TestAddRefusesDirectoryOfAnotherPod(t *testing.T) {
 	if a := n.run(env("ADD"), confWith("")); a.code != codeConfig || !strings.Contains(a.all, otherID) {
 		t.Errorf("code %d, %s", a.code, a.all)
 	}
-	testkit.Must(t, claims.Open(n.host, attach.DefaultClaimsDir).Release(func(h claims.Holder) bool { return h.Sandbox == otherID }))
+	testkit.Must(t, n.socketDirs().Release(func(h sockdir.Holder) bool { return h.Sandbox == otherID }))
 	if left := n.files(); len(left) > 0 {
 		t.Errorf("left %q", left)
 	}
@@ -82,9 +83,8 @@ func TestFailedAddKeepsDirectoryOfAnotherPod(t *testing.T) {
 	f, err := os.Open(filepath.Join(n.dir, dir))
 	testkit.Must(t, err)
 	defer f.Close()
-	id, err := claims.IdentityOf(int(f.Fd()))
+	_, err = n.socketDirs().Limit(dir, int(f.Fd()), sockdir.Holder{Sandbox: otherID, Adapter: sockdir.NRI, StateDir: "/var/run/jackfield"}, 0)
 	testkit.Must(t, err)
-	testkit.Must(t, claims.Open(n.host, attach.DefaultClaimsDir).SetCreated(dir, id, nil))
 	before := n.files()
 	if a := n.run(env("ADD"), confWith("")); a.code != codeConfig || !strings.Contains(a.all, otherID) {
 		t.Errorf("code %d, %s", a.code, a.all)
@@ -119,18 +119,18 @@ func TestGCReleasesClaimWithoutRecord(t *testing.T) {
 	testkit.Must(t, os.Remove(record))
 	testkit.Must(t, n.claimBy(otherID, "/run/vsw/other"))
 	n.mustRun(env("GC"), confWith(`, "cni.dev/valid-attachments": []`))
-	all := claims.Open(n.host, attach.DefaultClaimsDir)
+	all := n.socketDirs()
 	dir := path.Join(attach.DefaultSocketDir, socketDirName("fast", testID, "net1"))
-	if c, err := all.Directory(dir); err != nil || len(c.Holders) > 0 {
+	if c, err := all.Holders(dir); err != nil || len(c) > 0 {
 		t.Errorf("the lost attachment's claim: %+v, %v", c, err)
 	}
-	if c, err := all.Directory("/run/vsw/other"); err != nil || len(c.Holders) != 1 {
+	if c, err := all.Holders("/run/vsw/other"); err != nil || len(c) != 1 {
 		t.Errorf("the NRI plugin's claim: %+v, %v", c, err)
 	}
 }
 
 // An ADD of another network may run beside GC. It writes the record before it claims the directory, so GC must not
-// trust a list of records that is older than the claims.
+// trust a list of records that is older than the sockdir.
 func TestGCKeepsClaimOfAddThatRunsMeanwhile(t *testing.T) {
 	n := newNode(t)
 	n.mustRun(env("ADD"), confWith(""))
@@ -150,7 +150,7 @@ func TestGCKeepsClaimOfAddThatRunsMeanwhile(t *testing.T) {
 	testkit.Must(t, unix.Flock(int(lock.Fd()), unix.LOCK_UN))
 	<-done
 	dir := path.Join(attach.DefaultSocketDir, socketDirName("fast", testID, "net1"))
-	if c, err := claims.Open(n.host, attach.DefaultClaimsDir).Directory(dir); err != nil || len(c.Holders) != 1 {
+	if c, err := n.socketDirs().Holders(dir); err != nil || len(c) != 1 {
 		t.Errorf("the attachment's claim: %+v, %v", c, err)
 	}
 }

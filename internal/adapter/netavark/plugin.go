@@ -19,7 +19,7 @@ import (
 	buildinfo "github.com/jackfield/jackfield/internal/base/version"
 	"github.com/jackfield/jackfield/internal/config"
 	"github.com/jackfield/jackfield/internal/config/rootless"
-	"github.com/jackfield/jackfield/internal/deliver/claims"
+	"github.com/jackfield/jackfield/internal/deliver/sockdir"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/internal/port/attach"
 	"github.com/jackfield/jackfield/internal/port/record"
@@ -161,11 +161,11 @@ func (p *Plugin) locate(o options, t *attach.Attachment) error {
 		return fmt.Errorf("%s: sockets.roots is empty: the first root must be the directory for the sockets "+
 			"of networks", t.ConfigFile)
 	}
-	t.ClaimsDir, t.SocketDir, t.InfoDir = claims.Path(cfg.StateDir), cfg.Sockets.Roots[0], cfg.DeviceInfo.CNIDir
+	t.ClaimsDir, t.SocketDir, t.InfoDir = sockdir.ClaimsDir(cfg.StateDir), cfg.Sockets.Roots[0], cfg.DeviceInfo.CNIDir
 	t.SocketDirSize = cfg.Sockets.DirectoryBytes()
 	if isRootless {
 		state := rootless.StateDir(uid, cfg)
-		t.StateDir, t.ClaimsDir = path.Join(state, "cni"), claims.Path(state)
+		t.StateDir, t.ClaimsDir = path.Join(state, "cni"), sockdir.ClaimsDir(state)
 		t.SocketDirSize = 0 // a vswitch does not see the user's mounts
 	}
 	return nil

@@ -13,16 +13,10 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
+	"github.com/jackfield/jackfield/internal/base/testkit"
 	"github.com/jackfield/jackfield/internal/edit"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // node is a host with one socket, /s/a.sock, and containers that are recorded until they are removed.
 type node struct {
@@ -42,14 +36,14 @@ func newNode(t *testing.T) *node {
 	}
 	dir := t.TempDir()
 	host, err := hostfs.New(dir)
-	must(t, err)
-	must(t, os.Mkdir(filepath.Join(dir, "s"), 0o755))
+	testkit.Must(t, err)
+	testkit.Must(t, os.Mkdir(filepath.Join(dir, "s"), 0o755))
 	n := &node{t: t, path: filepath.Join(dir, "s/a.sock"), removed: map[string]bool{}}
 	n.Rights = New(host, "/rights", func(id string) bool { return !n.removed[id] })
 	l, err := net.Listen("unix", n.path)
-	must(t, err)
+	testkit.Must(t, err)
 	t.Cleanup(func() { l.Close() })
-	must(t, os.Chmod(n.path, 0o755))
+	testkit.Must(t, os.Chmod(n.path, 0o755))
 	return n
 }
 
@@ -60,28 +54,28 @@ func accessOf(uid uint32, method edit.AccessMethod) edit.Access {
 func (n *node) grant(id string, a edit.Access) {
 	n.t.Helper()
 	fd, err := unix.Open(n.path, unix.O_PATH, 0)
-	must(n.t, err)
+	testkit.Must(n.t, err)
 	defer unix.Close(fd)
-	must(n.t, n.Grant("/s/a.sock", fd, []Request{{Container: id, Access: &a}}))
+	testkit.Must(n.t, n.Grant("/s/a.sock", fd, []Request{{Container: id, Access: &a}}))
 }
 
 func (n *node) remove(id string, a edit.Access) {
 	n.t.Helper()
 	n.removed[id] = true
-	must(n.t, n.Revoke([]edit.Socket{{Root: "/s", Rel: "a.sock", Access: a}}, ""))
+	testkit.Must(n.t, n.Revoke([]edit.Socket{{Root: "/s", Rel: "a.sock", Access: a}}, ""))
 }
 
 // ACL entries, a mode and a group that an administrator set, before or meanwhile, stay.
 func TestACLEntriesOfAdministratorStay(t *testing.T) {
 	n := newNode(t)
-	must(t, addACLUser(n.path, 1234, connectRights))
+	testkit.Must(t, addACLUser(n.path, 1234, connectRights))
 	n.grant("c1", accessOf(1234, edit.ByACL))
 	n.grant("c2", accessOf(1235, edit.ByACL))
-	must(t, addACLUser(n.path, 1236, connectRights))
+	testkit.Must(t, addACLUser(n.path, 1236, connectRights))
 	n.remove("c1", accessOf(1234, edit.ByACL))
 	n.remove("c2", accessOf(1235, edit.ByACL))
 	acl, err := readACL(n.path)
-	must(t, err)
+	testkit.Must(t, err)
 	for uid, granted := range map[uint32]bool{1234: true, 1235: false, 1236: true} {
 		if p := userPermissions(acl, uid); p != nil != granted || granted && *p != connectRights {
 			t.Errorf("user %d: the ACL is %v", uid, acl)
@@ -90,11 +84,11 @@ func TestACLEntriesOfAdministratorStay(t *testing.T) {
 
 	n = newNode(t)
 	n.grant("c1", accessOf(1234, edit.ByGroup))
-	must(t, os.Chown(n.path, 7, 8))
-	must(t, os.Chmod(n.path, 0o660))
+	testkit.Must(t, os.Chown(n.path, 7, 8))
+	testkit.Must(t, os.Chmod(n.path, 0o660))
 	n.remove("c1", accessOf(1234, edit.ByGroup))
 	var st unix.Stat_t
-	must(t, unix.Stat(n.path, &st))
+	testkit.Must(t, unix.Stat(n.path, &st))
 	if st.Uid != 7 || st.Gid != 8 || st.Mode&0o777 != 0o660 {
 		t.Errorf("the socket belongs to %d:%d, mode %o", st.Uid, st.Gid, st.Mode&0o777)
 	}
@@ -103,11 +97,11 @@ func TestACLEntriesOfAdministratorStay(t *testing.T) {
 // An entry of the administrator that the mask limits grants no more after the container than before it.
 func TestMaskedACLEntryOfAdministratorIsRestored(t *testing.T) {
 	n := newNode(t)
-	must(t, writeACL(n.path, []aclEntry{{aclUserObj, 7, aclNoID}, {aclUser, 7, 1234}, {aclGroupObj, 5, aclNoID},
+	testkit.Must(t, writeACL(n.path, []aclEntry{{aclUserObj, 7, aclNoID}, {aclUser, 7, 1234}, {aclGroupObj, 5, aclNoID},
 		{aclMask, 4, aclNoID}, {aclOther, 5, aclNoID}}))
 	permissions := func() uint16 {
 		acl, err := readACL(n.path)
-		must(t, err)
+		testkit.Must(t, err)
 		return *userPermissions(acl, 1234)
 	}
 	n.grant("c1", accessOf(1234, edit.ByACL))

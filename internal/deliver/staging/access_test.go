@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/jackfield/jackfield/internal/base/testkit"
 	"github.com/jackfield/jackfield/internal/edit"
 )
 
@@ -21,15 +22,15 @@ func canWrite(t *testing.T, uid, gid uint32, path string) bool {
 
 func TestGrantByEachMethod(t *testing.T) {
 	n := newNode(t)
-	must(t, os.Chmod(n.path("run/jackfield"), 0o755)) // other users can enter the directory
-	must(t, os.Chmod(n.path("run/jackfield/containers"), 0o755))
-	must(t, os.Chmod(n.dir, 0o755))
+	testkit.Must(t, os.Chmod(n.path("run/jackfield"), 0o755)) // other users can enter the directory
+	testkit.Must(t, os.Chmod(n.path("run/jackfield/containers"), 0o755))
+	testkit.Must(t, os.Chmod(n.dir, 0o755))
 	for method, other := range map[edit.AccessMethod]bool{edit.ByACL: false, edit.ByGroup: true, edit.ByOwner: false} {
 		t.Run(string(method), func(t *testing.T) {
 			rel := "p-" + string(method) + "/a.sock"
 			made := func() {
 				n.listen("run/vsw/"+rel, "x")
-				must(t, os.Chmod(n.path("run/vsw/"+rel), 0o755))
+				testkit.Must(t, os.Chmod(n.path("run/vsw/"+rel), 0o755))
 			}
 			made()
 			c := newContainer("c-"+string(method), "s1", rel)
@@ -38,7 +39,7 @@ func TestGrantByEachMethod(t *testing.T) {
 			if canWrite(t, 1234, 4321, n.path("run/vsw/"+rel)) {
 				t.Fatal("the user could write the socket before")
 			}
-			must(t, n.Prepare(c))
+			testkit.Must(t, n.Prepare(c))
 			check := func() {
 				t.Helper()
 				// The old socket, which the user can write, stays until the new one has its rights.
@@ -48,14 +49,14 @@ func TestGrantByEachMethod(t *testing.T) {
 					t.Error("another user can write the socket")
 				}
 				st, err := os.Stat(at)
-				must(t, err)
+				testkit.Must(t, err)
 				if st.Mode().Perm()&0o002 != 0 {
 					t.Errorf("the mode is %v", st.Mode())
 				}
 			}
 			check()
 			// The vswitch sets the mode late, and re-creates the socket.
-			must(t, os.Chmod(n.path("run/vsw/"+rel), 0o700))
+			testkit.Must(t, os.Chmod(n.path("run/vsw/"+rel), 0o700))
 			check()
 			made()
 			check()

@@ -15,6 +15,7 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
+	"github.com/jackfield/jackfield/internal/base/testkit"
 	"github.com/jackfield/jackfield/internal/edit"
 )
 
@@ -24,13 +25,13 @@ func TestOnlySocketsBelowTheRootAreBound(t *testing.T) {
 	n.listen("outside/secret.sock", "secret")
 	n.listen("run/vsw/good/a.sock", "good")
 	bad := n.path("run/vsw/bad")
-	must(t, os.MkdirAll(bad, 0o755))
-	must(t, unix.Mkfifo(filepath.Join(bad, "fifo"), 0o666))
-	must(t, unix.Mknod(filepath.Join(bad, "device"), unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3))))
-	must(t, os.WriteFile(filepath.Join(bad, "file"), nil, 0o666))
-	must(t, os.Symlink(n.path("outside/secret.sock"), filepath.Join(bad, "link")))
-	must(t, os.Symlink("../good/a.sock", filepath.Join(bad, "near")))
-	must(t, os.Symlink(n.path("outside"), filepath.Join(bad, "dir")))
+	testkit.Must(t, os.MkdirAll(bad, 0o755))
+	testkit.Must(t, unix.Mkfifo(filepath.Join(bad, "fifo"), 0o666))
+	testkit.Must(t, unix.Mknod(filepath.Join(bad, "device"), unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3))))
+	testkit.Must(t, os.WriteFile(filepath.Join(bad, "file"), nil, 0o666))
+	testkit.Must(t, os.Symlink(n.path("outside/secret.sock"), filepath.Join(bad, "link")))
+	testkit.Must(t, os.Symlink("../good/a.sock", filepath.Join(bad, "near")))
+	testkit.Must(t, os.Symlink(n.path("outside"), filepath.Join(bad, "dir")))
 	for _, rel := range []string{"bad/fifo", "bad/device", "bad/file", "bad/link", "bad/near", "bad/dir/secret.sock", "bad", "../outside/secret.sock",
 		"/outside/secret.sock", "good/../../outside/secret.sock", "good/a.sock\x00", "bad/no\nthing", ".."} {
 		c := newContainer("c1", "s1", "good/a.sock")
@@ -45,20 +46,20 @@ func TestOnlySocketsBelowTheRootAreBound(t *testing.T) {
 	}
 	// Unusual names are valid.
 	n.listen("run/vsw/good/a\nb .sock", "odd")
-	must(t, n.Prepare(newContainer("c1", "s1", "good/a\nb .sock")))
+	testkit.Must(t, n.Prepare(newContainer("c1", "s1", "good/a\nb .sock")))
 	n.wantAnswer(n.stagedPath("c1", "net/net1/a\nb .sock"), "odd")
 }
 
 // A tenant that can write a socket directory cannot replace the host's socket in another pod.
 func TestSocketInDirectoryOfAnotherSandboxIsRefused(t *testing.T) {
 	n := newNode(t)
-	must(t, n.Prepare(edit.Container{ID: "c1", SandboxID: "s1", Dirs: []edit.Dir{{Path: "net/net1"}},
+	testkit.Must(t, n.Prepare(edit.Container{ID: "c1", SandboxID: "s1", Dirs: []edit.Dir{{Path: "net/net1"}},
 		SocketDirs: []edit.SocketDir{{Root: "/run/vsw", Rel: "tenant", At: "net/net1"}}}))
 	n.listen("run/vsw/tenant/a.sock", "tenant")
 	if err := n.Prepare(newContainer("c2", "s2", "tenant/a.sock")); !errdefs.IsConflict(err) {
 		t.Errorf("another pod: %v", err)
 	}
-	must(t, n.Prepare(newContainer("c3", "s1", "tenant/a.sock")))
+	testkit.Must(t, n.Prepare(newContainer("c3", "s1", "tenant/a.sock")))
 	n.wantAnswer(n.stagedPath("c3", "net/net1/a.sock"), "tenant")
 }
 
@@ -67,14 +68,14 @@ func TestSocketInDirectoryOfAnotherSandboxIsRefused(t *testing.T) {
 func TestTenantInItsOwnDirectoryReachesNothingElse(t *testing.T) {
 	n := newNode(t)
 	n.listen("outside/secret.sock", "secret")
-	must(t, n.Prepare(edit.Container{ID: "app", SandboxID: "evil", Dirs: []edit.Dir{{Path: "net/net1"}},
+	testkit.Must(t, n.Prepare(edit.Container{ID: "app", SandboxID: "evil", Dirs: []edit.Dir{{Path: "net/net1"}},
 		SocketDirs: []edit.SocketDir{{Root: "/run/vsw", Rel: "evil", At: "net/net1"}}}))
 	n.listen("run/vsw/evil/a.sock", "evil")
-	must(t, n.Prepare(newContainer("victim", "evil", "evil/a.sock")))
+	testkit.Must(t, n.Prepare(newContainer("victim", "evil", "evil/a.sock")))
 	n.listen("run/vsw/good/b.sock", "good")
-	must(t, n.Prepare(newContainer("other", "good", "good/b.sock")))
+	testkit.Must(t, n.Prepare(newContainer("other", "good", "good/b.sock")))
 	// The baseline is the same attack in a directory that is not watched.
-	must(t, os.MkdirAll(n.path("elsewhere"), 0o755))
+	testkit.Must(t, os.MkdirAll(n.path("elsewhere"), 0o755))
 	baseline := n.measureUnderAttack(n.path("elsewhere"))
 	took := n.measureUnderAttack(n.stagedPath("app", "net/net1")) // as the application sees it
 	t.Logf("another pod's re-created socket answers after p50 %v, p95 %v, maximum %v; in the baseline after %v, %v, %v",
@@ -85,8 +86,8 @@ func TestTenantInItsOwnDirectoryReachesNothingElse(t *testing.T) {
 	if got := n.mounts(); len(got) > 4 {
 		t.Errorf("%d mounts", len(got))
 	}
-	must(t, n.RemoveSandbox("evil"))
-	must(t, n.RemoveSandbox("good"))
+	testkit.Must(t, n.RemoveSandbox("evil"))
+	testkit.Must(t, n.RemoveSandbox("good"))
 	if got := n.mounts(); len(got) > 0 {
 		t.Errorf("mounts: %v", got)
 	}

@@ -5,51 +5,33 @@ package staging
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/internal/deliver/claims"
+	"github.com/jackfield/jackfield/internal/deliver/sockdir"
 	"github.com/jackfield/jackfield/internal/edit"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 
-// FindSocketDir returns the relation of a sandbox to the directory at a path below a canonical
-// socket root. stateDir and owner are those of the store that will deliver the directory.
-func FindSocketDir(host hostfs.Root, stateDir, owner, sandboxID, root, rel string) (edit.DirState, error) {
-	fd, err := openBelowRoot(host, root, rel, unix.O_PATH|unix.O_DIRECTORY)
-	if errors.Is(err, unix.ENOENT) {
-		_, err = host.StatNoSymlinks(root) // without its root, it cannot be created
-		return edit.MissingDir, err
-	}
-	if err != nil {
-		return edit.ForeignDir, err
-	}
-	defer unix.Close(fd)
-	id, err := claims.IdentityOf(fd)
-	if err != nil {
-		return edit.ForeignDir, err
-	}
-	own, err := claims.Open(host, claimsPath(stateDir, owner)).Created(filepath.Join(root, rel), sandboxID, id)
-	if err != nil || !own {
-		return edit.ForeignDir, err
-	}
-	return edit.OwnDir, nil
+// SocketDirFinder returns the function that finds the relation of a sandbox to a directory below a socket root. stateDir
+// and owner are those of the store that will deliver the directory.
+func SocketDirFinder(host hostfs.Root, stateDir, owner string) func(sandboxID, root, rel string) (edit.DirState, error) {
+	return openDirs(host, stateDir, owner).Find
 }
 
-// SocketDirFinder returns FindSocketDir for the store of a state directory and owner.
-func SocketDirFinder(host hostfs.Root, stateDir, owner string) func(sandboxID, root, rel string) (edit.DirState, error) {
-	return func(sandboxID, root, rel string) (edit.DirState, error) {
-		return FindSocketDir(host, stateDir, owner, sandboxID, root, rel)
-	}
+// openDirs returns the directories below socket roots, whose claims all adapters of a node share.
+func openDirs(host hostfs.Root, stateDir, owner string) *sockdir.Dirs {
+	return sockdir.New(host, sockdir.ClaimsDir(nodeDir(stateDir, owner)))
 }
 
 // SweepClaims removes this store's claims of sandboxes that it has no record of. Only a crash
 // or a lost record leaves such claims.
 func (s *Store) SweepClaims() error {
 	own := s.holder("")
-	return s.claims.Release(func(h claims.Holder) bool {
+	return s.dirs.Release(func(h sockdir.Holder) bool {
 		return h.Adapter == own.Adapter && h.StateDir == own.StateDir && !s.hasSandbox(h.Sandbox)
 	})
 }
@@ -70,12 +52,9 @@ func nodeDir(stateDir, owner string) string {
 	return stateDir
 }
 
-// claimsPath returns the host path of the node's claims.
-func claimsPath(stateDir, owner string) string { return claims.Path(nodeDir(stateDir, owner)) }
-
 // holder returns the sandbox as the holder of this store's claims.
-func (s *Store) holder(sandboxID string) claims.Holder {
-	return claims.Holder{Sandbox: sandboxID, Adapter: cmp.Or(s.opts.Owner, claims.NRI), StateDir: s.hostDir}
+func (s *Store) holder(sandboxID string) sockdir.Holder {
+	return sockdir.Holder{Sandbox: sandboxID, Adapter: cmp.Or(s.opts.Owner, sockdir.NRI), StateDir: s.hostDir}
 }
 
 // holdSockets marks the sandbox's record and claims sockets of the host for the sandbox.
@@ -90,7 +69,7 @@ func (s *Store) holdSockets(sandboxID string, sockets []edit.Socket) error {
 	for i := range sockets {
 		paths[i] = sockets[i].HostPath()
 	}
-	held, err := s.claims.HoldSockets(paths, s.holder(sandboxID))
+	held, err := s.dirs.HoldSockets(paths, s.holder(sandboxID))
 	if err != nil {
 		return edit.WithOrigin(sockets[held].From, err)
 	}
@@ -104,4 +83,28 @@ func (s *Store) markClaimed(sandboxID string) error {
 		return nil
 	}
 	return hostfs.CreateFile(mark, nil, 0o600)
+}
+
+// claimedFile keeps the record of a sandbox that has claims until the sandbox is removed.
+const claimedFile = "claimed"
+
+// makeSocketDir claims a directory for the sandbox, creates it if it is missing, and opens it.
+func (s *Store) makeSocketDir(sandboxID string, d *edit.SocketDir) (fd int, err error) {
+	if fd, err = s.createSocketDir(sandboxID, d); err != nil {
+		return -1, edit.WithOrigin(d.From, fmt.Errorf("create socket directory %q: %w", filepath.Join(d.Root, d.Rel), err))
+	}
+	return fd, nil
+}
+
+// createSocketDir creates one directory of a sandbox at a time.
+func (s *Store) createSocketDir(sandboxID string, d *edit.SocketDir) (fd int, err error) {
+	lock, err := openLocked(filepath.Join(s.sandboxesDir(), sandboxID), unix.O_DIRECTORY, unix.LOCK_EX)
+	if err != nil {
+		return -1, err
+	}
+	defer unix.Close(lock)
+	if err := s.markClaimed(sandboxID); err != nil {
+		return -1, err
+	}
+	return s.dirs.Create(s.holder(sandboxID), d, s.opts.DirectorySize)
 }

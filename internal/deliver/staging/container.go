@@ -50,6 +50,9 @@ func validatePlaces(c *edit.Container) error {
 		}
 	}
 	for _, d := range c.SocketDirs {
+		if !isLocal(filepath.Clean(d.Rel)) {
+			return invalidPart(c, "socket directory", d.Rel)
+		}
 		if d.At != "" && !c.HasDir(d.At) {
 			return invalidPart(c, "place of a socket directory", d.At)
 		}

@@ -4,6 +4,7 @@ package staging
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,9 +15,10 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/internal/deliver/claims"
+	"github.com/jackfield/jackfield/internal/base/testkit"
 	"github.com/jackfield/jackfield/internal/deliver/sockdir"
 	"github.com/jackfield/jackfield/internal/edit"
+	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 
 const testSize = 64 << 10
@@ -33,10 +35,10 @@ func newBoundedNode(t *testing.T) *node {
 func (n *node) mountedSockets() map[string]string {
 	n.t.Helper()
 	data, err := os.ReadFile("/proc/self/mountinfo")
-	must(n.t, err)
+	testkit.Must(n.t, err)
 	found := map[string]string{}
 	for line := range strings.Lines(string(data)) {
-		if f := strings.Fields(line); strings.HasPrefix(f[4], n.dir+"/") && strings.Contains(line, " "+sockdir.Source+" ") {
+		if f := strings.Fields(line); strings.HasPrefix(f[4], n.dir+"/") && strings.Contains(line, " "+sockdir.MountSource+" ") {
 			found[strings.TrimPrefix(f[4], n.dir)] = f[5]
 		}
 	}
@@ -47,17 +49,17 @@ func (n *node) mountedSockets() map[string]string {
 func (n *node) wantNothingLeft(what string) {
 	n.t.Helper()
 	left, err := os.ReadDir(n.path("run/vsw"))
-	must(n.t, err)
+	testkit.Must(n.t, err)
 	if m := n.mountedSockets(); len(m) > 0 || len(left) > 0 {
 		n.t.Errorf("%s: left mounts %v, directories %v", what, m, left)
 	}
 }
 
-func identityAt(t *testing.T, path string) claims.Identity {
+func identityAt(t *testing.T, path string) hostfs.FileID {
 	t.Helper()
 	var st unix.Stat_t
-	must(t, unix.Lstat(path, &st))
-	return claims.Identity{Device: uint64(st.Dev), Inode: st.Ino}
+	testkit.Must(t, unix.Lstat(path, &st))
+	return hostfs.FileID{Device: uint64(st.Dev), Inode: st.Ino}
 }
 
 // A directory for an application's sockets is a small file system on the host, on which
@@ -66,7 +68,7 @@ func TestDirectoryIsBounded(t *testing.T) {
 	n := newBoundedNode(t)
 	c := newServer("c1", "s1", "a/b")
 	c.SocketDirs[0].At, c.SocketDirs[0].Access.User = "net/net1", &edit.User{UID: 1234, GID: 1235}
-	must(t, n.Prepare(c))
+	testkit.Must(t, n.Prepare(c))
 	own := n.path("run/vsw/a/b")
 	options := n.mountedSockets()["/run/vsw/a/b"]
 	for _, want := range []string{"nosuid", "nodev", "noexec"} {
@@ -75,7 +77,7 @@ func TestDirectoryIsBounded(t *testing.T) {
 		}
 	}
 	var st unix.Stat_t
-	must(t, unix.Stat(own, &st))
+	testkit.Must(t, unix.Stat(own, &st))
 	if st.Uid != 1234 || st.Gid != 1235 || st.Mode&0o7777 != 0o755 {
 		t.Errorf("directory has owner %d:%d and mode %o", st.Uid, st.Gid, st.Mode)
 	}
@@ -87,7 +89,7 @@ func TestDirectoryIsBounded(t *testing.T) {
 	if !errors.Is(err, unix.ENOSPC) {
 		t.Errorf("the container writes four times the size: %v", err)
 	}
-	must(t, os.Remove(filepath.Join(inside, "fill")))
+	testkit.Must(t, os.Remove(filepath.Join(inside, "fill")))
 	for i := range 2048 {
 		if err = unix.Mkdir(filepath.Join(inside, "d"+string(rune('a'+i%26))+strings.Repeat("x", i/26)), 0o700); err != nil {
 			break
@@ -96,42 +98,42 @@ func TestDirectoryIsBounded(t *testing.T) {
 	if !errors.Is(err, unix.ENOSPC) {
 		t.Errorf("the container creates 2048 directories: %v", err)
 	}
-	must(t, os.WriteFile(n.path("run/vsw/other"), make([]byte, 4*testSize), 0o600)) // the socket root has room
-	must(t, os.Remove(n.path("run/vsw/other")))
+	testkit.Must(t, os.WriteFile(n.path("run/vsw/other"), make([]byte, 4*testSize), 0o600)) // the socket root has room
+	testkit.Must(t, os.Remove(n.path("run/vsw/other")))
 
 	second := newServer("c2", "s1", "a/b")
 	second.SocketDirs[0].At = "net/net1"
-	must(t, n.Prepare(second))
+	testkit.Must(t, n.Prepare(second))
 	if identityAt(t, filepath.Join(n.containersDir(), "c2", "net/net1")) != identityAt(t, own) {
 		t.Errorf("the sandbox's second container has another directory; mounts %v", n.mountedSockets())
 	}
 	if err := n.Prepare(newServer("c3", "s2", "a/b")); !errdefs.IsConflict(err) {
 		t.Errorf("another sandbox: %v", err)
 	}
-	if state, err := FindSocketDir(n.host, n.hostDir, "", "s1", "/run/vsw", "a/b"); state != edit.OwnDir || err != nil {
+	if state, err := n.dirs.Find("s1", "/run/vsw", "a/b"); state != edit.OwnDir || err != nil {
 		t.Errorf("the directory has state %v, %v", state, err)
 	}
-	must(t, n.RemoveSandbox("s1"))
-	must(t, n.RemoveSandbox("s2"))
+	testkit.Must(t, n.RemoveSandbox("s1"))
+	testkit.Must(t, n.RemoveSandbox("s2"))
 	n.wantNothingLeft("after the sandbox")
 }
 
 // The start of the next process removes a pod's bounded directory, even without a size limit.
 func TestBoundedDirectoryIsRemovedByTheNextProcess(t *testing.T) {
 	n := newBoundedNode(t)
-	must(t, n.Prepare(newServer("c1", "s1", "a/b")))
-	must(t, os.WriteFile(n.path("run/vsw/a/b/app.sock"), nil, 0o600))
+	testkit.Must(t, n.Prepare(newServer("c1", "s1", "a/b")))
+	testkit.Must(t, os.WriteFile(n.path("run/vsw/a/b/app.sock"), nil, 0o600))
 	n.open(Options{Mode: ModeMount, Watch: true})
-	must(t, n.Retain(time.Time{}, func(string) bool { return false }, func(string) bool { return false }))
+	testkit.Must(t, n.Retain(time.Time{}, func(string) bool { return false }, func(string) bool { return false }))
 	n.wantNothingLeft("after Retain")
 }
 
 // Another process's mount on the directory is neither unmounted nor emptied.
 func TestForeignMountOnBoundedDirectoryStays(t *testing.T) {
 	n := newBoundedNode(t)
-	must(t, n.Prepare(newServer("c1", "s1", "a")))
-	must(t, unix.Mount(sockdir.Source, n.path("run/vsw/a"), "tmpfs", 0, ""))
-	must(t, os.WriteFile(n.path("run/vsw/a/precious"), nil, 0o600))
+	testkit.Must(t, n.Prepare(newServer("c1", "s1", "a")))
+	testkit.Must(t, unix.Mount(sockdir.MountSource, n.path("run/vsw/a"), "tmpfs", 0, ""))
+	testkit.Must(t, os.WriteFile(n.path("run/vsw/a/precious"), nil, 0o600))
 	_ = n.RemoveSandbox("s1")
 	if !exists(n.path("run/vsw/a/precious")) {
 		t.Error("a foreign mount was unmounted or emptied")
@@ -142,31 +144,29 @@ func TestForeignMountOnBoundedDirectoryStays(t *testing.T) {
 // mount, leaves nothing that the end of the sandbox does not remove; and the sandbox's next
 // container gets a bounded directory.
 func TestBoundedDirectoryAfterCrash(t *testing.T) {
-	steps := map[string]func(n *node){
-		"created": func(*node) {},
-		"recorded": func(n *node) {
-			must(n.t, n.claims.SetCreated("/run/vsw/a", identityAt(n.t, n.path("run/vsw/a")), &claims.Identity{Device: 1, Inode: 1}))
+	steps := map[string]func(n *node) string{
+		"created": func(*node) string { return pendingCreation },
+		"recorded": func(n *node) string {
+			id := identityAt(n.t, n.path("run/vsw/a"))
+			return fmt.Sprintf(`,"created":{"device":%d,"inode":%d},"mounted":{"device":1,"inode":1}`, id.Device, id.Inode)
 		},
 	}
-	for name, crash := range steps {
+	for name, recorded := range steps {
 		for _, again := range []bool{false, true} {
 			n := newBoundedNode(t)
 			c := newServer("c1", "s1", "a")
-			must(t, n.locked(func() error { return n.recordContainer(&c) }))
-			must(t, n.markClaimed("s1"))
-			_, _, err := n.claims.ClaimDirectory("/run/vsw/a", n.holder("s1"))
-			must(t, err)
-			must(t, n.recordCreatedDir("s1", createdDir{Root: "/run/vsw", Rel: "a"}, true))
-			must(t, os.Mkdir(n.path("run/vsw/a"), 0o755))
-			crash(n)
+			testkit.Must(t, n.locked(func() error { return n.recordContainer(&c) }))
+			testkit.Must(t, n.markClaimed("s1"))
+			testkit.Must(t, os.Mkdir(n.path("run/vsw/a"), 0o755))
+			writeClaim(t, n.Store, "a", recorded(n))
 			n.open(Options{Mode: ModeMount, Watch: true, DirectorySize: testSize})
 			if again {
-				must(t, n.Prepare(newServer("c2", "s1", "a")))
+				testkit.Must(t, n.Prepare(newServer("c2", "s1", "a")))
 				if len(n.mountedSockets()) != 1 {
 					t.Errorf("%s: the next container's directory is not bounded", name)
 				}
 			}
-			must(t, n.RemoveSandbox("s1"))
+			testkit.Must(t, n.RemoveSandbox("s1"))
 			n.wantNothingLeft(name)
 		}
 	}
@@ -175,13 +175,13 @@ func TestBoundedDirectoryAfterCrash(t *testing.T) {
 // A process that does not see the mount does not deliver the directory below it.
 func TestUnseenMountIsRefused(t *testing.T) {
 	n := newBoundedNode(t)
-	must(t, n.Prepare(newServer("c1", "s1", "a")))
-	must(t, unix.Unmount(n.path("run/vsw/a"), unix.MNT_DETACH))
+	testkit.Must(t, n.Prepare(newServer("c1", "s1", "a")))
+	testkit.Must(t, unix.Unmount(n.path("run/vsw/a"), unix.MNT_DETACH))
 	n.open(Options{Mode: ModeMount, Watch: true})
 	if err := n.Prepare(newServer("c2", "s1", "a")); !errdefs.IsFailedPrecondition(err) || !strings.Contains(err.Error(), "HostToContainer") {
 		t.Errorf("got %v", err)
 	}
-	must(t, n.RemoveSandbox("s1"))
+	testkit.Must(t, n.RemoveSandbox("s1"))
 	n.wantNothingLeft("after the sandbox")
 }
 
@@ -189,25 +189,25 @@ func TestUnseenMountIsRefused(t *testing.T) {
 // risks of the root are reported then, and not where directories are bounded.
 func TestDirectoryIsPlain(t *testing.T) {
 	n := newNode(t)
-	must(t, n.Prepare(newServer("c1", "s1", "a")))
+	testkit.Must(t, n.Prepare(newServer("c1", "s1", "a")))
 	if m := n.mountedSockets(); len(m) > 0 {
 		t.Errorf("no size: mounts %v", m)
 	}
 	roots := []string{"/run/vsw"}
-	if risks := CheckRootMounts(n.host, "/run/jackfield", roots, true); len(risks) > 0 {
+	if risks := sockdir.CheckRootMounts(n.host, "/run/jackfield", roots, true); len(risks) > 0 {
 		t.Errorf("bounded: %+v", risks)
 	}
-	must(t, unix.Mount("test", n.path("run/vsw"), "tmpfs", 0, ""))
-	must(t, unix.Mount("", n.path("run/vsw"), "", unix.MS_PRIVATE, ""))
+	testkit.Must(t, unix.Mount("test", n.path("run/vsw"), "tmpfs", 0, ""))
+	testkit.Must(t, unix.Mount("", n.path("run/vsw"), "", unix.MS_PRIVATE, ""))
 	n.open(Options{Mode: ModeMount, Watch: true, DirectorySize: testSize})
-	must(t, n.Prepare(newServer("c2", "s2", "b/c")))
+	testkit.Must(t, n.Prepare(newServer("c2", "s2", "b/c")))
 	if m := n.mountedSockets(); len(m) > 0 || !exists(n.path("run/vsw/b/c")) {
 		t.Errorf("not shared: mounts %v", m)
 	}
-	risks := CheckRootMounts(n.host, "/run/jackfield", roots, true)
+	risks := sockdir.CheckRootMounts(n.host, "/run/jackfield", roots, true)
 	if len(risks) != 1 || !strings.Contains(risks[0].Remedy, "Bidirectional") {
 		t.Errorf("not shared: risks %+v", risks)
 	}
-	must(t, n.RemoveSandbox("s2"))
+	testkit.Must(t, n.RemoveSandbox("s2"))
 	n.wantNothingLeft("after the sandbox")
 }

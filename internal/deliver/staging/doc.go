@@ -5,9 +5,8 @@
 //
 //	<state>/containers/                 a shared mount
 //	<state>/containers/<containerID>/   what the container sees at /var/run/jackfield
-//	<state>/sandboxes/<sandboxID>/      a record of each container of the sandbox, and of the
-//	                                    directories that were created for its sockets
-//	<state>/claims/                     which sandbox has which socket directory
+//	<state>/sandboxes/<sandboxID>/      a record of each container of the sandbox
+//	<state>/claims/                     claims of package sockdir
 //	<state>/rights/                     records of package sockaccess
 //	<state>/staging.json                how sockets get into containers, and why
 //

@@ -9,7 +9,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/internal/deliver/claims"
+	"github.com/jackfield/jackfield/internal/base/testkit"
+	"github.com/jackfield/jackfield/internal/deliver/sockdir"
 	"github.com/jackfield/jackfield/internal/edit"
 )
 
@@ -31,15 +32,15 @@ func TestGrantInDirectoryCreatedForSandbox(t *testing.T) {
 	for _, method := range []edit.AccessMethod{edit.ByACL, edit.ByGroup, edit.ByOwner} {
 		t.Run(string(method), func(t *testing.T) {
 			s, dir := newTestStore(t)
-			must(t, os.Chmod(dir, 0o755))
+			testkit.Must(t, os.Chmod(dir, 0o755))
 			mine, admins := filepath.Join(dir, "run/vsw", longID[:12]+"-0011aabbccdd-net1"), filepath.Join(dir, "run/vsw/common/port1")
 			for _, d := range []string{mine, admins} {
-				must(t, os.MkdirAll(d, 0o755))
+				testkit.Must(t, os.MkdirAll(d, 0o755))
 			}
 			claimAsCNI(t, s, mine, longID)
 			prepare := func(id, sandbox, path string, uid uint32) {
 				t.Helper()
-				must(t, s.Prepare(edit.Container{ID: id, SandboxID: sandbox, SocketDirs: []edit.SocketDir{
+				testkit.Must(t, s.Prepare(edit.Container{ID: id, SandboxID: sandbox, SocketDirs: []edit.SocketDir{
 					{Root: "/run/vsw", Rel: path, Access: edit.Access{Method: method, User: &edit.User{UID: uid, GID: uid + 1}}, Granted: true}}}))
 			}
 			prepare("c1", longID, filepath.Base(mine), 1234)
@@ -65,7 +66,7 @@ func TestGrantInDirectoryCreatedForSandbox(t *testing.T) {
 			if own := filepath.Join(dir, "run/vsw/own"); method == edit.ByACL && !(canWrite(t, 3234, 3235, own) && canWrite(t, 1234, 1235, own)) {
 				t.Error("one of the pod's two users cannot write the created directory")
 			}
-			must(t, s.RemoveSandbox(longID))
+			testkit.Must(t, s.RemoveSandbox(longID))
 			if !exists(mine) || exists(filepath.Join(dir, "run/vsw/own")) {
 				t.Error("wrong directories were removed")
 			}
@@ -77,9 +78,12 @@ func TestGrantInDirectoryCreatedForSandbox(t *testing.T) {
 func claimAsCNI(t *testing.T, s *Store, dir, sandbox string) {
 	t.Helper()
 	path := "/run/vsw/" + filepath.Base(dir)
-	_, _, err := s.claims.ClaimDirectory(path, claims.Holder{Sandbox: sandbox, Adapter: claims.CNI, StateDir: "/run/jackfield/cni"})
-	must(t, err)
-	var st unix.Stat_t
-	must(t, unix.Stat(dir, &st))
-	must(t, s.claims.SetCreated(path, claims.Identity{Device: uint64(st.Dev), Inode: st.Ino}, nil))
+	holder := sockdir.Holder{Sandbox: sandbox, Adapter: sockdir.CNI, StateDir: "/run/jackfield/cni"}
+	_, err := s.dirs.Claim(path, holder, true)
+	testkit.Must(t, err)
+	f, err := os.Open(dir)
+	testkit.Must(t, err)
+	defer f.Close()
+	_, err = s.dirs.Limit(path, int(f.Fd()), holder, 0)
+	testkit.Must(t, err)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
+	"github.com/jackfield/jackfield/internal/base/testkit"
 	"github.com/jackfield/jackfield/internal/edit"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
@@ -19,10 +20,10 @@ import (
 func TestRemoveChecksIDs(t *testing.T) {
 	s, dir := newTestStore(t)
 	precious := filepath.Join(dir, "run/precious")
-	must(t, os.MkdirAll(filepath.Join(precious, "x.container"), 0o755))
-	must(t, os.WriteFile(filepath.Join(precious, "file"), nil, 0o600))
-	must(t, os.WriteFile(filepath.Join(dir, "run/c.container"), nil, 0o600))
-	must(t, s.Prepare(edit.Container{ID: "c1", SandboxID: "s1"}))
+	testkit.Must(t, os.MkdirAll(filepath.Join(precious, "x.container"), 0o755))
+	testkit.Must(t, os.WriteFile(filepath.Join(precious, "file"), nil, 0o600))
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, "run/c.container"), nil, 0o600))
+	testkit.Must(t, s.Prepare(edit.Container{ID: "c1", SandboxID: "s1"}))
 	for name, remove := range map[string]func() error{
 		"sandbox":                func() error { return s.RemoveSandbox("../../precious") },
 		"idle sandbox":           func() error { return s.RemoveIdleSandbox("../../precious") },
@@ -54,11 +55,11 @@ func TestOpenChecksStateDirectory(t *testing.T) {
 			"type":  func(d string) error { return errors.Join(os.RemoveAll(d), os.Symlink("/tmp", d)) },
 		} {
 			s, dir := newTestStore(t)
-			must(t, s.Close())
+			testkit.Must(t, s.Close())
 			d := filepath.Join(dir, "run/jackfield", sub)
-			must(t, spoil(d))
+			testkit.Must(t, spoil(d))
 			host, err := hostfs.New(dir)
-			must(t, err)
+			testkit.Must(t, err)
 			if _, err := Open(host, "/run/jackfield", Options{Mode: ModeDirectory}); !errdefs.IsPermissionDenied(err) {
 				t.Errorf("%s of %q: %v, want permission denied", what, sub, err)
 			}
@@ -70,7 +71,7 @@ func TestOpenChecksStateDirectory(t *testing.T) {
 func mountFlags(t *testing.T, path string) int64 {
 	t.Helper()
 	var fs unix.Statfs_t
-	must(t, unix.Statfs(path, &fs))
+	testkit.Must(t, unix.Statfs(path, &fs))
 	return int64(fs.Flags)
 }
 
@@ -83,11 +84,11 @@ func TestStagedMountsAreRestricted(t *testing.T) {
 	c := newContainer("c1", "s1", "a/a.sock")
 	c.Dirs = append(c.Dirs, edit.Dir{Path: "net/net2"}, edit.Dir{Path: "net/net3"}, edit.Dir{Path: "net/net4"})
 	c.SocketDirs = []edit.SocketDir{{Root: "/run/vsw", Rel: "own", At: "net/net2"}}
-	must(t, n.Prepare(c))
+	testkit.Must(t, n.Prepare(c))
 	c.Sockets = append(c.Sockets, edit.Socket{Root: "/run/vsw", Rel: "b/b.sock", At: []string{"net/net3/b.sock"}})
 	c.SocketDirs = append(c.SocketDirs, edit.SocketDir{Root: "/run/vsw", Rel: "late", At: "net/net4"})
 	_, err := n.Update(c)
-	must(t, err)
+	testkit.Must(t, err)
 	const noPrograms = unix.ST_NOSUID | unix.ST_NODEV | unix.ST_NOEXEC
 	for at, want := range map[string]int64{"net/net1/a.sock": noPrograms | unix.ST_RDONLY, "net/net3/b.sock": noPrograms | unix.ST_RDONLY, "net/net2": noPrograms, "net/net4": noPrograms} {
 		if got := mountFlags(t, n.stagedPath("c1", at)); got&want != want {
@@ -108,22 +109,22 @@ func TestScratchIsBounded(t *testing.T) {
 	n.listen("run/vsw/a/a.sock", "a")
 	c := newContainerOf("c1", "s1", "a/a.sock", edit.ByACL, 1234, 4321)
 	c.Dirs = []edit.Dir{{Path: "net"}, {Path: "net/net1", Scratch: true}, {Path: "free", Scratch: true}}
-	must(t, n.Prepare(c))
+	testkit.Must(t, n.Prepare(c))
 	for at, want := range map[string]struct {
 		mode     os.FileMode
 		uid, gid uint32
 	}{"net/net1": {0o755 | os.ModeDir, 1234, 4321}, "free": {0o777 | os.ModeDir | os.ModeSticky, 0, 0}} {
 		path := n.stagedPath("c1", at)
 		var fs unix.Statfs_t
-		must(t, unix.Statfs(path, &fs))
+		testkit.Must(t, unix.Statfs(path, &fs))
 		const noPrograms = unix.ST_NOSUID | unix.ST_NODEV | unix.ST_NOEXEC
 		if size := fs.Blocks * uint64(fs.Bsize); fs.Type != unix.TMPFS_MAGIC || size != 64<<10 || fs.Files != 64 || fs.Flags&noPrograms != noPrograms {
 			t.Errorf("%s: type %#x, %d bytes, %d inodes, flags %#x", at, fs.Type, size, fs.Files, fs.Flags)
 		}
 		st, err := os.Stat(path)
-		must(t, err)
+		testkit.Must(t, err)
 		var raw unix.Stat_t
-		must(t, unix.Stat(path, &raw))
+		testkit.Must(t, unix.Stat(path, &raw))
 		if st.Mode() != want.mode || raw.Uid != want.uid || raw.Gid != want.gid {
 			t.Errorf("%s: %v of %d:%d, want %v of %d:%d", at, st.Mode(), raw.Uid, raw.Gid, want.mode, want.uid, want.gid)
 		}
@@ -133,7 +134,7 @@ func TestScratchIsBounded(t *testing.T) {
 // Group 0 is root's group on the host: a container with that group is granted no socket by it.
 func TestGroupZeroIsNotGranted(t *testing.T) {
 	n, path := newRightsNode(t, "p/a.sock")
-	must(t, os.Chown(path, 7, 8))
+	testkit.Must(t, os.Chown(path, 7, 8))
 	before := accessOf(t, path)
 	if err := n.Prepare(newContainerOf("c1", "s1", "p/a.sock", edit.ByGroup, 1234, 0)); err == nil {
 		t.Error("group 0 was granted access to a socket")
@@ -147,14 +148,14 @@ func TestGroupZeroIsNotGranted(t *testing.T) {
 func TestRemoveEntersNoMount(t *testing.T) {
 	n := newNode(t)
 	n.listen("run/vsw/a/a.sock", "a")
-	must(t, n.Prepare(newContainer("c1", "s1", "a/a.sock")))
+	testkit.Must(t, n.Prepare(newContainer("c1", "s1", "a/a.sock")))
 	precious := n.path("precious")
-	must(t, os.MkdirAll(filepath.Join(precious, "sub"), 0o755))
-	must(t, os.WriteFile(filepath.Join(precious, "sub/file"), nil, 0o600))
-	must(t, os.Mkdir(n.stagedPath("c1", "foreign"), 0o755))
-	must(t, unix.Mount(precious, n.stagedPath("c1", "foreign"), "", unix.MS_BIND, ""))
-	must(t, os.Symlink(precious, n.stagedPath("c1", "link")))
-	must(t, n.RemoveContainer("s1", "c1"))
+	testkit.Must(t, os.MkdirAll(filepath.Join(precious, "sub"), 0o755))
+	testkit.Must(t, os.WriteFile(filepath.Join(precious, "sub/file"), nil, 0o600))
+	testkit.Must(t, os.Mkdir(n.stagedPath("c1", "foreign"), 0o755))
+	testkit.Must(t, unix.Mount(precious, n.stagedPath("c1", "foreign"), "", unix.MS_BIND, ""))
+	testkit.Must(t, os.Symlink(precious, n.stagedPath("c1", "link")))
+	testkit.Must(t, n.RemoveContainer("s1", "c1"))
 	if !exists(filepath.Join(precious, "sub/file")) {
 		t.Error("a file in the mounted file system was removed")
 	}
@@ -167,18 +168,18 @@ func TestRemoveEntersNoMount(t *testing.T) {
 func TestWritesFollowNoSymlink(t *testing.T) {
 	dir := t.TempDir()
 	theirs, missing := filepath.Join(dir, "theirs"), filepath.Join(dir, "missing")
-	must(t, os.WriteFile(theirs, []byte("theirs"), 0o600))
+	testkit.Must(t, os.WriteFile(theirs, []byte("theirs"), 0o600))
 	for _, to := range []string{theirs, missing} {
 		link := filepath.Join(dir, "link")
-		must(t, os.Symlink(to, link))
+		testkit.Must(t, os.Symlink(to, link))
 		if err := hostfs.CreateFile(link, []byte("ours"), 0o600); !errors.Is(err, unix.ELOOP) {
 			t.Errorf("create: %v, want ELOOP", err)
 		}
-		must(t, createPlaceholder(link))
+		testkit.Must(t, createPlaceholder(link))
 		if st, err := os.Lstat(link); err != nil || !st.Mode().IsRegular() || st.Size() > 0 {
 			t.Errorf("placeholder: %v, %v, want a separate empty file", st, err)
 		}
-		must(t, os.Remove(link))
+		testkit.Must(t, os.Remove(link))
 	}
 	if got, err := os.ReadFile(theirs); err != nil || string(got) != "theirs" {
 		t.Errorf("the target of the symlink has content %q: %v", got, err)

@@ -9,7 +9,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/internal/deliver/claims"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 
@@ -32,8 +31,8 @@ type PlacedSocket struct {
 	At          string // in the staging directory
 	HostPath    string
 	State       SocketState
-	Rebinds     int             // in place of an earlier socket, since the store tracks the container
-	Identity    claims.Identity // of the socket that the container has; zero for none
+	Rebinds     int           // in place of an earlier socket, since the store tracks the container
+	Identity    hostfs.FileID // of the socket that the container has; zero for none
 	// Since is when the container got it, by the times of its place and of the socket. They outlive the process.
 	Since time.Time
 }

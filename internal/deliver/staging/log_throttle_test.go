@@ -49,10 +49,10 @@ func TestTenantCannotFillLog(t *testing.T) {
 func TestSocketClaimedLaterCannotFillLog(t *testing.T) {
 	n := newNode(t)
 	n.listen("run/vsw/shared/a.sock", "host")
-	must(t, n.Prepare(newContainer("first", "pod", "shared/a.sock")))
+	testkit.Must(t, n.Prepare(newContainer("first", "pod", "shared/a.sock")))
 	n.wantAnswer(n.stagedPath("first", "net/net1/a.sock"), "host")
 	// A second container of the pod, to which policy grants the directory.
-	must(t, n.Prepare(edit.Container{ID: "second", SandboxID: "pod", Dirs: []edit.Dir{{Path: "net/net1"}},
+	testkit.Must(t, n.Prepare(edit.Container{ID: "second", SandboxID: "pod", Dirs: []edit.Dir{{Path: "net/net1"}},
 		SocketDirs: []edit.SocketDir{{Root: "/run/vsw", Rel: "shared", At: "net/net1", Granted: true}}}))
 	began := time.Now()
 	dir := n.stagedPath("second", "net/net1")
@@ -65,7 +65,7 @@ func TestSocketClaimedLaterCannotFillLog(t *testing.T) {
 		seen := events()
 		tmp := fmt.Sprintf("%s/t%d", dir, i)
 		l, err := net.ListenUnix("unix", &net.UnixAddr{Name: tmp, Net: "unix"})
-		must(t, err)
+		testkit.Must(t, err)
 		l.SetUnlinkOnClose(false)
 		l.Close()
 		for os.Rename(tmp, dir+"/a.sock") != nil { // a socket that is being rebound is busy

@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/internal/deliver/claims"
 	"github.com/jackfield/jackfield/internal/edit"
+	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 
 // scratchOptions limit the file system of a container's own to the sockets and lock files of
@@ -109,10 +109,10 @@ func bindFD(fd int, target string, attr uint64) error {
 }
 
 // boundSocket returns the identity of the socket that is mounted at target, false for none.
-func boundSocket(target string) (claims.Identity, bool) {
+func boundSocket(target string) (hostfs.FileID, bool) {
 	var st unix.Stat_t
 	if err := unix.Lstat(target, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFSOCK {
-		return claims.Identity{}, false
+		return hostfs.FileID{}, false
 	}
-	return claims.StatIdentity(&st), true
+	return hostfs.StatID(&st), true
 }

@@ -20,7 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/internal/base/testkit"
-	"github.com/jackfield/jackfield/internal/deliver/claims"
+	"github.com/jackfield/jackfield/internal/deliver/sockdir"
 	"github.com/jackfield/jackfield/internal/edit"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
@@ -121,19 +121,19 @@ func newNode(t *testing.T) *node {
 	t.Helper()
 	requireMounts(t)
 	dir, err := os.MkdirTemp("", "jf")
-	must(t, err)
-	must(t, unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
-	must(t, unix.Mount("test", dir, "tmpfs", 0, "mode=755"))
-	must(t, unix.Mount("", dir, "", unix.MS_SHARED, ""))
+	testkit.Must(t, err)
+	testkit.Must(t, unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
+	testkit.Must(t, unix.Mount("test", dir, "tmpfs", 0, "mode=755"))
+	testkit.Must(t, unix.Mount("", dir, "", unix.MS_SHARED, ""))
 	n := &node{t: t, dir: dir}
 	t.Cleanup(func() {
-		must(t, n.Close())
+		testkit.Must(t, n.Close())
 		_ = unix.Unmount(dir, unix.MNT_DETACH)
 		_ = os.Remove(dir)
 	})
 	n.host, err = hostfs.New(dir)
-	must(t, err)
-	must(t, os.MkdirAll(filepath.Join(dir, "run/vsw"), 0o755))
+	testkit.Must(t, err)
+	testkit.Must(t, os.MkdirAll(filepath.Join(dir, "run/vsw"), 0o755))
 	n.open(Options{Mode: ModeMount, Watch: true})
 	return n
 }
@@ -142,12 +142,12 @@ func newNode(t *testing.T) *node {
 func (n *node) open(o Options) {
 	n.t.Helper()
 	if n.Store != nil {
-		must(n.t, n.Close())
+		testkit.Must(n.t, n.Close())
 	}
 	n.events = &events{}
 	o.Events = n.events
 	s, err := Open(n.host, "/run/jackfield", o)
-	must(n.t, err)
+	testkit.Must(n.t, err)
 	n.Store = s
 }
 
@@ -161,13 +161,13 @@ func (n *node) stagedPath(id, p string) string {
 // listen creates a socket that answers with a text.
 func (n *node) listen(p, text string) *net.UnixListener {
 	n.t.Helper()
-	must(n.t, os.MkdirAll(filepath.Dir(n.path(p)), 0o755))
+	testkit.Must(n.t, os.MkdirAll(filepath.Dir(n.path(p)), 0o755))
 	// While a socket is being rebound, the old socket is mounted on it.
 	for end := time.Now().Add(testkit.Hangs); errors.Is(os.Remove(n.path(p)), unix.EBUSY) && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
 	}
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: n.path(p), Net: "unix"})
-	must(n.t, err)
+	testkit.Must(n.t, err)
 	l.SetUnlinkOnClose(false)
 	n.t.Cleanup(func() { l.Close() })
 	go func() {
@@ -244,14 +244,14 @@ func (n *node) startContainer() (mountinfo string) {
 	}
 	go enter()
 	n.t.Cleanup(func() { close(end) })
-	must(n.t, <-started)
+	testkit.Must(n.t, <-started)
 	return mountinfo
 }
 
 func (n *node) mountsOf(mountinfo string) []string {
 	n.t.Helper()
 	data, err := os.ReadFile(mountinfo)
-	must(n.t, err)
+	testkit.Must(n.t, err)
 	var out []string
 	for line := range strings.Lines(string(data)) {
 		if p := strings.Fields(line)[4]; strings.HasPrefix(p, n.path("run/jackfield/containers")+"/") {
@@ -267,8 +267,8 @@ func TestSocketIsBound(t *testing.T) {
 		t.Fatalf("status %+v", st)
 	}
 	n.listen("run/vsw/p1/a.sock", "first")
-	must(t, n.Prepare(newContainer("c1", "s1", "p1/a.sock")))
-	must(t, n.Prepare(newContainer("c1", "s1", "p1/a.sock"))) // a second time
+	testkit.Must(t, n.Prepare(newContainer("c1", "s1", "p1/a.sock")))
+	testkit.Must(t, n.Prepare(newContainer("c1", "s1", "p1/a.sock"))) // a second time
 	at := n.stagedPath("c1", "net/net1/a.sock")
 	n.wantAnswer(at, "first")
 	// In the container, not even root can write there.
@@ -278,9 +278,9 @@ func TestSocketIsBound(t *testing.T) {
 	if got := n.mounts(); len(got) != 1 {
 		t.Errorf("mounts: %v", got)
 	}
-	must(t, n.RemoveContainer("s1", "c1"))
-	must(t, n.RemoveContainer("s1", "c1"))
-	must(t, n.RemoveSandbox("s1"))
+	testkit.Must(t, n.RemoveContainer("s1", "c1"))
+	testkit.Must(t, n.RemoveContainer("s1", "c1"))
+	testkit.Must(t, n.RemoveSandbox("s1"))
 	if got, l := n.mounts(), listFiles(t, n.dir); len(got) > 0 || len(l) != 1 { // only the vswitch's directory
 		t.Errorf("left: %v %v", got, l)
 	}
@@ -290,7 +290,7 @@ func TestRecreatedSocketIsRebound(t *testing.T) {
 	n := newNode(t)
 	l := n.listen("run/vsw/p1/a.sock", "first")
 	for i := range 3 {
-		must(t, n.Prepare(newContainer(fmt.Sprintf("c%d", i), fmt.Sprintf("s%d", i), "p1/a.sock")))
+		testkit.Must(t, n.Prepare(newContainer(fmt.Sprintf("c%d", i), fmt.Sprintf("s%d", i), "p1/a.sock")))
 	}
 	check := func(want string) {
 		t.Helper()
@@ -304,19 +304,19 @@ func TestRecreatedSocketIsRebound(t *testing.T) {
 	check("second")
 	// Renamed into place.
 	n.listen("run/vsw/p1/.new", "third")
-	must(t, os.Rename(n.path("run/vsw/p1/.new"), n.path("run/vsw/p1/a.sock")))
+	testkit.Must(t, os.Rename(n.path("run/vsw/p1/.new"), n.path("run/vsw/p1/a.sock")))
 	check("third")
 	// Its directory is re-created.
-	must(t, os.RemoveAll(n.path("run/vsw/p1")))
+	testkit.Must(t, os.RemoveAll(n.path("run/vsw/p1")))
 	n.listen("run/vsw/p1/a.sock", "fourth")
 	check("fourth")
 	// Another directory with a socket takes its place.
 	n.listen("run/vsw/p2/a.sock", "fifth")
-	must(t, os.Rename(n.path("run/vsw/p1"), n.path("run/vsw/p0")))
-	must(t, os.Rename(n.path("run/vsw/p2"), n.path("run/vsw/p1")))
+	testkit.Must(t, os.Rename(n.path("run/vsw/p1"), n.path("run/vsw/p0")))
+	testkit.Must(t, os.Rename(n.path("run/vsw/p2"), n.path("run/vsw/p1")))
 	check("fifth")
 	// The root itself.
-	must(t, os.RemoveAll(n.path("run/vsw")))
+	testkit.Must(t, os.RemoveAll(n.path("run/vsw")))
 	n.listen("run/vsw/p1/a.sock", "sixth")
 	check("sixth")
 	if f := n.events.failures(); len(f) > 0 {
@@ -347,8 +347,8 @@ func TestSocketsAreListed(t *testing.T) {
 	}
 	c := newContainer("c1", "s1", "p1/a.sock")
 	c.Sockets[0].Await = true
-	must(t, os.MkdirAll(n.path("run/vsw/p1"), 0o755))
-	must(t, n.Prepare(c))
+	testkit.Must(t, os.MkdirAll(n.path("run/vsw/p1"), 0o755))
+	testkit.Must(t, n.Prepare(c))
 	if got := want(SocketAwaited, 0); !got.Since.IsZero() || got.Identity.Inode != 0 {
 		t.Errorf("found %+v, want no socket", got)
 	}
@@ -362,7 +362,7 @@ func TestSocketsAreListed(t *testing.T) {
 	if got := want(SocketRefusing, 0); got.Identity != first.Identity || got.Since != first.Since {
 		t.Errorf("found %+v, want the socket of %+v", got, first)
 	}
-	must(t, os.RemoveAll(n.path("run/vsw/p1/a.sock")))
+	testkit.Must(t, os.RemoveAll(n.path("run/vsw/p1/a.sock")))
 	if got := want(SocketRemoved, 0); got.Identity != first.Identity || got.Since != first.Since {
 		t.Errorf("found %+v, want the socket of %+v", got, first)
 	}
@@ -370,7 +370,7 @@ func TestSocketsAreListed(t *testing.T) {
 	second := want(SocketBound, 1)
 	// A network of the container writes its record again.
 	later := time.Now().Add(time.Hour)
-	must(t, os.Chtimes(n.recordFile("s1", "c1"), later, later))
+	testkit.Must(t, os.Chtimes(n.recordFile("s1", "c1"), later, later))
 	n.events.mu.Lock()
 	again := 0
 	for _, r := range n.events.rebound {
@@ -381,7 +381,7 @@ func TestSocketsAreListed(t *testing.T) {
 	}
 	n.events.mu.Unlock()
 	n.open(Options{Mode: ModeMount, Watch: true})
-	must(t, n.Retain(time.Time{}, func(string) bool { return true }, func(string) bool { return true }))
+	testkit.Must(t, n.Retain(time.Time{}, func(string) bool { return true }, func(string) bool { return true }))
 	if got := want(SocketBound, 0); got.Since != second.Since || got.Identity != second.Identity {
 		t.Errorf("after a restart found %+v, want the socket of %+v", got, second)
 	}
@@ -390,13 +390,13 @@ func TestSocketsAreListed(t *testing.T) {
 func TestRetainRebindsSocketsRecreatedMeanwhile(t *testing.T) {
 	n := newNode(t)
 	l := n.listen("run/vsw/p1/a.sock", "first")
-	must(t, n.Prepare(newContainer("c1", "s1", "p1/a.sock")))
-	must(t, n.Prepare(newContainer("c2", "s2", "p1/a.sock")))
+	testkit.Must(t, n.Prepare(newContainer("c1", "s1", "p1/a.sock")))
+	testkit.Must(t, n.Prepare(newContainer("c2", "s2", "p1/a.sock")))
 	l.Close()
-	must(t, n.Close())
+	testkit.Must(t, n.Close())
 	n.listen("run/vsw/p1/a.sock", "second")
 	n.open(Options{Mode: ModeMount, Watch: true})
-	must(t, n.Retain(time.Time{}, func(id string) bool { return id == "s1" }, func(id string) bool { return id == "c1" }))
+	testkit.Must(t, n.Retain(time.Time{}, func(id string) bool { return id == "s1" }, func(id string) bool { return id == "c1" }))
 	n.wantAnswer(n.stagedPath("c1", "net/net1/a.sock"), "second")
 	n.listen("run/vsw/p1/a.sock", "third")
 	n.wantAnswer(n.stagedPath("c1", "net/net1/a.sock"), "third")
@@ -411,7 +411,7 @@ func TestRetainRebindsSocketsRecreatedMeanwhile(t *testing.T) {
 func TestUpdateAddsAndRemovesSockets(t *testing.T) {
 	n := newNode(t)
 	n.listen("run/vsw/p1/a.sock", "a")
-	must(t, n.Prepare(newContainer("c1", "s1", "p1/a.sock")))
+	testkit.Must(t, n.Prepare(newContainer("c1", "s1", "p1/a.sock")))
 	update := func(c edit.Container, want string) {
 		t.Helper()
 		ch, err := n.Update(c)
@@ -431,14 +431,14 @@ func TestUpdateAddsAndRemovesSockets(t *testing.T) {
 	n.wantAnswer(n.stagedPath("c1", "net/net1/a.sock"), "a")
 	n.listen("run/vsw/p2/b.sock", "b")
 	n.wantAnswer(n.stagedPath("c1", "net/net2/b.sock"), "b")
-	must(t, os.WriteFile(n.stagedPath("c1", "net/net2/lock"), nil, 0o600))
-	must(t, os.WriteFile(n.stagedPath("c1", "net/net3/app"), nil, 0o600))
+	testkit.Must(t, os.WriteFile(n.stagedPath("c1", "net/net2/lock"), nil, 0o600))
+	testkit.Must(t, os.WriteFile(n.stagedPath("c1", "net/net3/app"), nil, 0o600))
 	if !exists(n.path("run/vsw/p3/app")) {
 		t.Error("a file of the application is missing on the host")
 	}
 	// The plugin restarts, and everything is removed again.
 	n.open(Options{Mode: ModeMount, Watch: true})
-	must(t, n.Retain(time.Time{}, func(string) bool { return true }, func(string) bool { return true }))
+	testkit.Must(t, n.Retain(time.Time{}, func(string) bool { return true }, func(string) bool { return true }))
 	update(unchanged, "[] [net/net2/b.sock net/net3] true")
 	update(edit.Container{ID: "c1", SandboxID: "s1"}, "[] [net/net1/a.sock] false")
 	if exists(n.stagedPath("c1", "net/net2/b.sock")) || exists(n.stagedPath("c1", "net/net3/app")) || exists(n.stagedPath("c1", "net/net1/a.sock")) {
@@ -450,29 +450,29 @@ func TestUpdateAddsAndRemovesSockets(t *testing.T) {
 	// A socket that could not be bound is not in Change.Added.
 	third := two
 	third.Sockets = append(slices.Clone(two.Sockets), edit.Socket{Root: "/run/vsw", Rel: "p2/b.sock", At: []string{"net/net2/c.sock"}})
-	must(t, os.MkdirAll(n.stagedPath("c1", "net/net2/c.sock/in/the/way"), 0o755))
+	testkit.Must(t, os.MkdirAll(n.stagedPath("c1", "net/net2/c.sock/in/the/way"), 0o755))
 	if ch, err := n.Update(third); err == nil || len(ch.Added) > 0 {
 		t.Errorf("with an obstacle: added %v, %v", ch.Added, err)
 	}
 	// The background retry fails until the obstacle is removed. Remove it in one step, since a
 	// half-removed one can look like a mount point.
 	n.waitUntil(func() bool { return len(n.events.failures()) > 0 }, "no failure was reported for the socket that could not be mounted")
-	must(t, os.Rename(n.stagedPath("c1", "net/net2/c.sock"), n.stagedPath("c1", "net/net2/aside")))
+	testkit.Must(t, os.Rename(n.stagedPath("c1", "net/net2/c.sock"), n.stagedPath("c1", "net/net2/aside")))
 	update(two, "[] [net/net2/c.sock] false")
 	// Nor are a file that is no socket, and a directory that belongs to another pod.
-	must(t, n.Prepare(edit.Container{ID: "other", SandboxID: "s9", SocketDirs: []edit.SocketDir{{Root: "/run/vsw", Rel: "p9"}}}))
-	must(t, os.WriteFile(n.path("run/vsw/p2/file"), nil, 0o600))
+	testkit.Must(t, n.Prepare(edit.Container{ID: "other", SandboxID: "s9", SocketDirs: []edit.SocketDir{{Root: "/run/vsw", Rel: "p9"}}}))
+	testkit.Must(t, os.WriteFile(n.path("run/vsw/p2/file"), nil, 0o600))
 	denied := two
 	denied.Sockets = append(slices.Clone(two.Sockets), edit.Socket{Root: "/run/vsw", Rel: "p2/file", At: []string{"net/net2/file"}})
 	denied.SocketDirs = append(slices.Clone(two.SocketDirs), edit.SocketDir{Root: "/run/vsw", Rel: "p9", At: "net/net2"})
 	if ch, err := n.Update(denied); !errdefs.IsInvalidArgument(err) || !errdefs.IsConflict(err) || !ch.Empty() || exists(n.stagedPath("c1", "net/net2/file")) {
 		t.Errorf("denied items: %+v, %v", ch, err)
 	}
-	must(t, n.RemoveSandbox("s9"))
+	testkit.Must(t, n.RemoveSandbox("s9"))
 	if _, err := n.Update(newContainer("c2", "s1", "p1/a.sock")); !errdefs.IsNotFound(err) {
 		t.Errorf("unknown container: %v", err)
 	}
-	must(t, n.RemoveSandbox("s1"))
+	testkit.Must(t, n.RemoveSandbox("s1"))
 	if got := n.mounts(); len(got) > 0 {
 		t.Errorf("mounts: %v", got)
 	}
@@ -490,9 +490,9 @@ func TestUpdateAddsAndRemovesSockets(t *testing.T) {
 func TestUpdateNamesRequestOfDeniedSocketOnce(t *testing.T) {
 	n := newNode(t)
 	n.listen("run/vsw/p/a.sock", "host")
-	must(t, n.Prepare(edit.Container{ID: "c1", SandboxID: "s1"}))
-	_, _, err := n.claims.ClaimDirectory("/run/vsw/p", claims.Holder{Sandbox: "other", Adapter: claims.CNI})
-	must(t, err)
+	testkit.Must(t, n.Prepare(edit.Container{ID: "c1", SandboxID: "s1"}))
+	_, err := n.dirs.Claim("/run/vsw/p", sockdir.Holder{Sandbox: "other", Adapter: sockdir.CNI}, true)
+	testkit.Must(t, err)
 	c := newContainer("c1", "s1", "p/a.sock")
 	if _, err := n.Update(c); !errdefs.IsConflict(err) || strings.Count(err.Error(), c.Sockets[0].From) != 1 {
 		t.Errorf("error %v, want a conflict with %q once", err, c.Sockets[0].From)
@@ -503,13 +503,13 @@ func TestUpdateNamesRequestOfDeniedSocketOnce(t *testing.T) {
 func TestUpdateGivesScratchDirectoryToUser(t *testing.T) {
 	n := newNode(t)
 	n.listen("run/vsw/p/a.sock", "host")
-	must(t, n.Prepare(edit.Container{ID: "c1", SandboxID: "s1"}))
+	testkit.Must(t, n.Prepare(edit.Container{ID: "c1", SandboxID: "s1"}))
 	c := newContainerOf("c1", "s1", "p/a.sock", edit.ByACL, 1234, 4321)
 	c.Dirs[0].Scratch = true
 	_, err := n.Update(c)
-	must(t, err)
+	testkit.Must(t, err)
 	var st unix.Stat_t
-	must(t, unix.Stat(n.stagedPath("c1", "net/net1"), &st))
+	testkit.Must(t, unix.Stat(n.stagedPath("c1", "net/net1"), &st))
 	if st.Uid != 1234 || st.Gid != 4321 || st.Mode&0o7777 != 0o755 {
 		t.Errorf("the directory belongs to %d:%d and has mode %o", st.Uid, st.Gid, st.Mode&0o7777)
 	}
@@ -520,12 +520,12 @@ func TestUpdateReplacesSocketAtItsPlace(t *testing.T) {
 	n := newNode(t)
 	n.listen("run/vsw/old/a.sock", "old")
 	n.listen("run/vsw/new/a.sock", "new")
-	must(t, n.Prepare(newContainer("c1", "s1", "old/a.sock")))
+	testkit.Must(t, n.Prepare(newContainer("c1", "s1", "old/a.sock")))
 	_, err := n.Update(newContainer("c1", "s1", "new/a.sock"))
-	must(t, err)
+	testkit.Must(t, err)
 	n.wantAnswer(n.stagedPath("c1", "net/net1/a.sock"), "new")
 	_, err = n.Update(newContainer("c1", "s1", "later/a.sock"))
-	must(t, err)
+	testkit.Must(t, err)
 	n.wantAnswer(n.stagedPath("c1", "net/net1/a.sock"), "new")
 	n.listen("run/vsw/later/a.sock", "later")
 	n.wantAnswer(n.stagedPath("c1", "net/net1/a.sock"), "later")
@@ -542,7 +542,7 @@ func TestAwaitedSocketIsBoundOnceItExists(t *testing.T) {
 		t.Fatalf("not awaited: %v", err)
 	}
 	c.Sockets[0].Await = true
-	must(t, n.Prepare(c))
+	testkit.Must(t, n.Prepare(c))
 	at := n.stagedPath("c1", "net/net1/a.sock")
 	if _, err := readSocket(at); err == nil {
 		t.Error("something answers before the server runs")
@@ -553,16 +553,16 @@ func TestAwaitedSocketIsBoundOnceItExists(t *testing.T) {
 	n.waitUntil(func() bool { return os.RemoveAll(n.path("run/vsw/server")) == nil }, "the server's directory stays")
 	n.listen("run/vsw/server/deep/a.sock", "second")
 	n.wantAnswer(at, "second")
-	must(t, n.RemoveSandbox("s1"))
+	testkit.Must(t, n.RemoveSandbox("s1"))
 	if got := n.mounts(); len(got) > 0 || exists(n.stagedPath("c1", "")) {
 		t.Errorf("left: %v", got)
 	}
 	// A process that starts later waits, too.
-	must(t, os.RemoveAll(n.path("run/vsw/server")))
+	testkit.Must(t, os.RemoveAll(n.path("run/vsw/server")))
 	c.ID, c.SandboxID = "c2", "s2"
-	must(t, n.Prepare(c))
+	testkit.Must(t, n.Prepare(c))
 	n.open(Options{Mode: ModeMount, Watch: true})
-	must(t, n.Retain(time.Time{}, func(string) bool { return true }, func(string) bool { return true }))
+	testkit.Must(t, n.Retain(time.Time{}, func(string) bool { return true }, func(string) bool { return true }))
 	n.listen("run/vsw/server/deep/a.sock", "third")
 	n.wantAnswer(n.stagedPath("c2", "net/net1/a.sock"), "third")
 }
@@ -625,7 +625,7 @@ func TestPrepareWhileSocketIsRecreated(t *testing.T) {
 		if got := n.mounts(); len(got) != 5 {
 			t.Errorf("container %d: mounts %v", i, got)
 		}
-		must(t, n.RemoveContainer("s1", id))
+		testkit.Must(t, n.RemoveContainer("s1", id))
 	}
 	close(stop)
 	<-done
@@ -635,15 +635,15 @@ func TestPrepareWhileSocketIsRecreated(t *testing.T) {
 // made once, and interrupted swaps in it are finished.
 func TestStateDirectoryBehindSymlink(t *testing.T) {
 	n := newNode(t)
-	must(t, os.MkdirAll(n.path("var"), 0o755))
-	must(t, os.Symlink("../run", n.path("var/run")))
+	testkit.Must(t, os.MkdirAll(n.path("var"), 0o755))
+	testkit.Must(t, os.Symlink("../run", n.path("var/run")))
 	for range 3 {
 		s, err := Open(n.host, "/var/run/state", Options{Mode: ModeMount})
-		must(t, err)
-		must(t, s.Close())
+		testkit.Must(t, err)
+		testkit.Must(t, s.Close())
 	}
 	mounts, err := hostfs.Mounts()
-	must(t, err)
+	testkit.Must(t, err)
 	made := 0
 	for _, m := range mounts {
 		if m.Point == n.path("run/state/containers") {
@@ -661,10 +661,10 @@ func TestSecondPrepareKeepsNothingOfTheFirst(t *testing.T) {
 	n, a := newRightsNode(t, "p1/a.sock")
 	n.listen("run/vsw/p1/b.sock", "other")
 	before := accessOf(t, a)
-	must(t, n.Prepare(newContainerOf("c1", "s1", "p1/a.sock", edit.ByACL, 1234, 4321)))
+	testkit.Must(t, n.Prepare(newContainerOf("c1", "s1", "p1/a.sock", edit.ByACL, 1234, 4321)))
 	again := newContainer("c1", "s1", "p1/b.sock")
 	again.Dirs[0].Path, again.Sockets[0].At[0] = "net/net2", "net/net2/b.sock"
-	must(t, n.Prepare(again))
+	testkit.Must(t, n.Prepare(again))
 	if got := n.mounts(); !slices.Equal(got, []string{"/c1/net/net2/b.sock"}) {
 		t.Errorf("mounts: %q", got)
 	}
@@ -676,13 +676,13 @@ func TestSecondPrepareKeepsNothingOfTheFirst(t *testing.T) {
 // On a full file system nothing is left of a container that cannot be recorded.
 func TestContainerThatCannotBeRecordedLeavesNothing(t *testing.T) {
 	n := newNode(t)
-	must(t, unix.Mount("", n.dir, "", unix.MS_REMOUNT, "size=64k"))
+	testkit.Must(t, unix.Mount("", n.dir, "", unix.MS_REMOUNT, "size=64k"))
 	f, err := os.Create(n.path("full"))
-	must(t, err)
+	testkit.Must(t, err)
 	for err == nil {
 		_, err = f.Write(make([]byte, 4096))
 	}
-	must(t, f.Close())
+	testkit.Must(t, f.Close())
 	if err := n.Prepare(newContainer("c1", "s1", "p1/a.sock")); !errors.Is(err, unix.ENOSPC) {
 		t.Fatalf("error %v, want %v", err, unix.ENOSPC)
 	}
@@ -700,12 +700,12 @@ func TestSecondPrepareKeepsMountedDirectory(t *testing.T) {
 	n.listen("run/vsw/p1/a.sock", "first")
 	store := n.openHookStore(false)
 	c := newContainer("c1", "c1", "p1/a.sock")
-	must(t, store.Prepare(c))
+	testkit.Must(t, store.Prepare(c))
 	var before, after unix.Stat_t
-	must(t, unix.Stat(n.stagedPath("c1", ""), &before))
+	testkit.Must(t, unix.Stat(n.stagedPath("c1", ""), &before))
 	c.Bundle = "/run/bundle"
-	must(t, store.Prepare(c))
-	must(t, unix.Stat(n.stagedPath("c1", ""), &after))
+	testkit.Must(t, store.Prepare(c))
+	testkit.Must(t, unix.Stat(n.stagedPath("c1", ""), &after))
 	if before.Ino != after.Ino {
 		t.Error("the directory that the container has mounted was replaced")
 	}

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/internal/deliver/claims"
+	"github.com/jackfield/jackfield/internal/deliver/sockdir"
 	"github.com/jackfield/jackfield/internal/edit"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/internal/host/watch"
@@ -32,10 +32,10 @@ const (
 )
 
 // HookOwner is the owner of containers that the OCI hook stages.
-const HookOwner = claims.Hook
+const HookOwner = sockdir.Hook
 
 // InjectOwner is the owner of containers that "jackfield inject" stages.
-const InjectOwner = claims.Inject
+const InjectOwner = sockdir.Inject
 
 // InjectDir returns the state directory of "jackfield inject" in that of a node.
 func InjectDir(stateDir string) string { return filepath.Join(stateDir, "inject") }

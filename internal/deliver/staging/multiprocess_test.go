@@ -21,15 +21,15 @@ import (
 func (n *node) openHookStore(noCreate bool) *Store {
 	n.t.Helper()
 	s, err := Open(n.host, "/run/jackfield", Options{Mode: ModeMount, Owner: HookOwner, Shared: true, NoCreate: noCreate})
-	must(n.t, err)
-	n.t.Cleanup(func() { must(n.t, s.Close()) })
+	testkit.Must(n.t, err)
+	n.t.Cleanup(func() { testkit.Must(n.t, s.Close()) })
 	return s
 }
 
 // newSharedNode returns a node with a rebinder.
 func newSharedNode(t *testing.T) *node {
 	n := newNode(t)
-	must(t, n.UnmountIfEmpty())
+	testkit.Must(t, n.UnmountIfEmpty())
 	n.open(Options{Owner: HookOwner, Shared: true, NoCreate: true, Watch: true})
 	if ok, err := n.BecomeRebinder(); !ok || err != nil {
 		t.Fatal(ok, err)
@@ -49,7 +49,7 @@ func (n *node) wantTracked(want int) {
 func TestRebinderTracksContainersOfOtherProcesses(t *testing.T) {
 	n := newSharedNode(t)
 	l := n.listen("run/vsw/p1/a.sock", "first")
-	must(t, n.openHookStore(false).Prepare(newContainer("c1", "c1", "p1/a.sock")))
+	testkit.Must(t, n.openHookStore(false).Prepare(newContainer("c1", "c1", "p1/a.sock")))
 	at := n.stagedPath("c1", "net/net1/a.sock")
 	n.wantAnswer(at, "first")
 	n.wantTracked(1)
@@ -57,13 +57,13 @@ func TestRebinderTracksContainersOfOtherProcesses(t *testing.T) {
 	l = n.listen("run/vsw/p1/a.sock", "second")
 	n.wantAnswer(at, "second")
 	// Another rebinder finds the container and what changed meanwhile.
-	must(t, n.Close())
+	testkit.Must(t, n.Close())
 	l.Close()
 	l = n.listen("run/vsw/p1/a.sock", "third")
 	n.open(Options{Owner: HookOwner, Shared: true, NoCreate: true, Watch: true})
 	n.wantAnswer(at, "third")
 	// A later hook stage prepares it again.
-	must(t, n.openHookStore(false).Prepare(newContainer("c1", "c1", "p1/a.sock")))
+	testkit.Must(t, n.openHookStore(false).Prepare(newContainer("c1", "c1", "p1/a.sock")))
 	n.wantTracked(1)
 	l.Close()
 	n.listen("run/vsw/p1/a.sock", "fourth")
@@ -72,9 +72,9 @@ func TestRebinderTracksContainersOfOtherProcesses(t *testing.T) {
 		t.Errorf("mounts: %v", got)
 	}
 	gone := n.openHookStore(true)
-	must(t, gone.RemoveContainer("c1", "c1"))
-	must(t, gone.RemoveSandbox("c1"))
-	must(t, gone.UnmountIfEmpty())
+	testkit.Must(t, gone.RemoveContainer("c1", "c1"))
+	testkit.Must(t, gone.RemoveSandbox("c1"))
+	testkit.Must(t, gone.UnmountIfEmpty())
 	n.wantTracked(0)
 	if got := n.mounts(); len(got) > 0 || isMountRoot(n.path("run/jackfield/containers")) {
 		t.Errorf("left: %v", got)
@@ -85,10 +85,10 @@ func TestRebinderTracksContainersOfOtherProcesses(t *testing.T) {
 		}
 	}
 	// Then the next container can be staged.
-	must(t, n.openHookStore(false).Prepare(newContainer("c2", "c2", "p1/a.sock")))
+	testkit.Must(t, n.openHookStore(false).Prepare(newContainer("c2", "c2", "p1/a.sock")))
 	n.wantAnswer(n.stagedPath("c2", "net/net1/a.sock"), "fourth")
-	must(t, gone.RemoveSandbox("c2"))
-	must(t, gone.UnmountIfEmpty())
+	testkit.Must(t, gone.RemoveSandbox("c2"))
+	testkit.Must(t, gone.UnmountIfEmpty())
 	if f := n.events.failures(); len(f) > 0 {
 		t.Errorf("failures: %v", f)
 	}
@@ -100,13 +100,13 @@ func TestSharedMountIsCreatedAgain(t *testing.T) {
 	n := newSharedNode(t)
 	n.listen("run/vsw/p1/a.sock", "first")
 	early := n.openHookStore(false)
-	must(t, n.openHookStore(true).UnmountIfEmpty())
-	must(t, early.Prepare(newContainer("c1", "c1", "p1/a.sock")))
+	testkit.Must(t, n.openHookStore(true).UnmountIfEmpty())
+	testkit.Must(t, early.Prepare(newContainer("c1", "c1", "p1/a.sock")))
 	if _, on, err := hostfs.FindMount(n.path("run/jackfield/containers")); err != nil || on == nil || !on.Shared {
 		t.Errorf("%+v, %v", on, err)
 	}
-	must(t, n.openHookStore(true).RemoveSandbox("c1"))
-	must(t, n.openHookStore(true).UnmountIfEmpty())
+	testkit.Must(t, n.openHookStore(true).RemoveSandbox("c1"))
+	testkit.Must(t, n.openHookStore(true).UnmountIfEmpty())
 }
 
 // There is one rebinder at a time.
@@ -116,18 +116,18 @@ func TestOneProcessIsTheRebinder(t *testing.T) {
 		t.Error("RebinderRunning is wrong")
 	}
 	second, err := Open(n.host, "/run/jackfield", Options{Owner: HookOwner, Shared: true, NoCreate: true, Watch: true})
-	must(t, err)
+	testkit.Must(t, err)
 	if ok, err := second.BecomeRebinder(); ok || err != nil {
 		t.Errorf("two rebinders: %v", err)
 	}
-	must(t, n.Close())
+	testkit.Must(t, n.Close())
 	if RebinderRunning(n.host, "/run/jackfield") {
 		t.Error("a closed rebinder is reported as running")
 	}
 	if ok, err := second.BecomeRebinder(); !ok || err != nil {
 		t.Error(ok, err)
 	}
-	must(t, second.Close())
+	testkit.Must(t, second.Close())
 	if ok, err := second.BecomeRebinder(); ok || !errors.Is(err, os.ErrClosed) {
 		t.Error(ok, err)
 	}
@@ -137,7 +137,7 @@ func TestOneProcessIsTheRebinder(t *testing.T) {
 func TestNoCreateCreatesNothing(t *testing.T) {
 	n := newNode(t)
 	s, err := Open(n.host, "/run/none", Options{Owner: HookOwner, Shared: true, NoCreate: true})
-	must(t, err)
+	testkit.Must(t, err)
 	if left, err := s.Orphans(0, time.Second); len(left) > 0 || err != nil {
 		t.Error(left, err)
 	}
@@ -149,7 +149,7 @@ func TestNoCreateCreatesNothing(t *testing.T) {
 // makeOld sets the time of a record, or of a sandbox's directory, to an hour ago.
 func (n *node) makeOld(p string) {
 	n.t.Helper()
-	must(n.t, os.Chtimes(n.path("run/jackfield/sandboxes/"+p), time.Time{}, time.Now().Add(-time.Hour)))
+	testkit.Must(n.t, os.Chtimes(n.path("run/jackfield/sandboxes/"+p), time.Time{}, time.Now().Add(-time.Hour)))
 }
 
 // A container that was never created, or whose end was not reported, is removed. A container that
@@ -159,16 +159,16 @@ func TestSweepRemovesDeadContainersOnly(t *testing.T) {
 	n.listen("run/vsw/p1/a.sock", "first")
 	hook := n.openHookStore(false)
 	for _, id := range []string{"dead", "alive", "fresh", "elsewhere"} {
-		must(t, hook.Prepare(newContainer(id, id, "p1/a.sock")))
+		testkit.Must(t, hook.Prepare(newContainer(id, id, "p1/a.sock")))
 	}
-	must(t, hook.Prepare(edit.Container{ID: "app", SandboxID: "app", Files: []edit.File{{Name: "devices.json", Data: []byte("[]")}},
+	testkit.Must(t, hook.Prepare(edit.Container{ID: "app", SandboxID: "app", Files: []edit.File{{Name: "devices.json", Data: []byte("[]")}},
 		SocketDirs: []edit.SocketDir{{Root: "/run/vsw", Rel: "mine/x"}}}))
 	// Another process has the directory mounted in its mount namespace.
 	cmd := exec.Command("unshare", "--mount", "--propagation", "slave", "sh", "-c", `mkdir "$0" && mount --rbind "$1/net" "$0" && echo ready && exec sleep 600`,
 		n.path("seen"), n.stagedPath("alive", ""))
 	out, err := cmd.StdoutPipe()
-	must(t, err)
-	must(t, cmd.Start())
+	testkit.Must(t, err)
+	testkit.Must(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	if _, err := out.Read(make([]byte, 16)); err != nil {
 		t.Fatal(err)
@@ -179,7 +179,7 @@ func TestSweepRemovesDeadContainersOnly(t *testing.T) {
 	// A container that was staged in another PID namespace.
 	rec := hook.readRecord("elsewhere", "elsewhere")
 	rec.View.PIDs++
-	must(t, hook.rewriteRecord(&rec))
+	testkit.Must(t, hook.rewriteRecord(&rec))
 	n.makeOld("elsewhere/elsewhere.container")
 
 	if got, err := n.Sweep(2*time.Hour, time.Minute); got != 0 || err != nil {
@@ -201,9 +201,9 @@ func TestSweepRemovesDeadContainersOnly(t *testing.T) {
 	}
 	n.wantAnswer(n.stagedPath("alive", "net/net1/a.sock"), "first")
 	for _, id := range []string{"alive", "fresh", "elsewhere"} {
-		must(t, n.openHookStore(true).RemoveSandbox(id))
+		testkit.Must(t, n.openHookStore(true).RemoveSandbox(id))
 	}
-	must(t, n.openHookStore(true).UnmountIfEmpty())
+	testkit.Must(t, n.openHookStore(true).UnmountIfEmpty())
 }
 
 // A process that is killed while it replaces a file leaves a hidden file beside it.
@@ -211,8 +211,8 @@ func TestUnfinishedFilesAreRemoved(t *testing.T) {
 	leave := func(n *node, file string) string {
 		t.Helper()
 		file = n.path(file)
-		must(t, os.MkdirAll(filepath.Dir(file), privateDir))
-		must(t, os.WriteFile(file, []byte("{"), 0o600))
+		testkit.Must(t, os.MkdirAll(filepath.Dir(file), privateDir))
+		testkit.Must(t, os.WriteFile(file, []byte("{"), 0o600))
 		return file
 	}
 	gone := func(file string) {
@@ -224,7 +224,7 @@ func TestUnfinishedFilesAreRemoved(t *testing.T) {
 	none := func(string) bool { return false }
 	n := newNode(t)
 	claim, right := leave(n, "run/jackfield/claims/.%2Frun%2Fvsw%2Fp1.new"), leave(n, "run/jackfield/rights/8/.8f.json.new")
-	must(t, n.Retain(time.Now(), none, none))
+	testkit.Must(t, n.Retain(time.Now(), none, none))
 	gone(claim)
 	gone(right)
 
@@ -240,9 +240,9 @@ func TestUnfinishedFilesAreRemoved(t *testing.T) {
 // removed the bundle of its sandbox.
 func TestSocketDirectoriesEndWithBundleOfSandbox(t *testing.T) {
 	n := newSharedNode(t)
-	must(t, os.MkdirAll(n.path("run/bundles/s1/userdata"), 0o755))
+	testkit.Must(t, os.MkdirAll(n.path("run/bundles/s1/userdata"), 0o755))
 	hook := n.openHookStore(false)
-	must(t, hook.Prepare(edit.Container{ID: "c1", SandboxID: "s1", Bundle: "/run/bundles/c1/userdata", Files: []edit.File{{Name: "devices.json", Data: []byte("[]")}},
+	testkit.Must(t, hook.Prepare(edit.Container{ID: "c1", SandboxID: "s1", Bundle: "/run/bundles/c1/userdata", Files: []edit.File{{Name: "devices.json", Data: []byte("[]")}},
 		SocketDirs: []edit.SocketDir{{Root: "/run/vsw", Rel: "mine/x"}}}))
 	n.makeOld("s1/c1.container")
 	n.makeOld("s1")
@@ -253,7 +253,7 @@ func TestSocketDirectoriesEndWithBundleOfSandbox(t *testing.T) {
 	if got, err := n.Sweep(MinOrphanAge, time.Minute); got != 0 || err != nil {
 		t.Error(got, err)
 	}
-	must(t, os.RemoveAll(n.path("run/bundles/s1")))
+	testkit.Must(t, os.RemoveAll(n.path("run/bundles/s1")))
 	if got, err := n.Sweep(MinOrphanAge, time.Minute); got != 1 || err != nil {
 		t.Error(got, err)
 	}
@@ -263,12 +263,12 @@ func TestSocketDirectoriesEndWithBundleOfSandbox(t *testing.T) {
 		}
 	}
 	// The record of a pod without socket directories is removed with its container.
-	must(t, hook.Prepare(edit.Container{ID: "c2", SandboxID: "s2", Bundle: "/run/bundles/c2/userdata", Files: []edit.File{{Name: "devices.json", Data: []byte("[]")}}}))
-	must(t, n.openHookStore(true).RemoveContainer("s2", "c2"))
+	testkit.Must(t, hook.Prepare(edit.Container{ID: "c2", SandboxID: "s2", Bundle: "/run/bundles/c2/userdata", Files: []edit.File{{Name: "devices.json", Data: []byte("[]")}}}))
+	testkit.Must(t, n.openHookStore(true).RemoveContainer("s2", "c2"))
 	if names, err := listNames(n.path("run/jackfield/sandboxes")); err != nil || len(names) > 0 {
 		t.Error(names, err)
 	}
-	must(t, n.openHookStore(true).UnmountIfEmpty())
+	testkit.Must(t, n.openHookStore(true).UnmountIfEmpty())
 }
 
 // One of many processes sweeps. The next sweep is due only later.
@@ -276,17 +276,17 @@ func TestOneOfManyProcessesSweeps(t *testing.T) {
 	n := newSharedNode(t)
 	hook := n.openHookStore(false)
 	for i, want := range []int{1, 0} {
-		must(t, hook.Prepare(edit.Container{ID: "c", SandboxID: "c", Files: []edit.File{{Name: "devices.json", Data: []byte("[]")}}}))
+		testkit.Must(t, hook.Prepare(edit.Container{ID: "c", SandboxID: "c", Files: []edit.File{{Name: "devices.json", Data: []byte("[]")}}}))
 		n.makeOld("c/c.container")
 		if got, err := hook.SweepIfDue(time.Minute); got != want || err != nil {
 			t.Errorf("%d: %d, %v", i, got, err)
 		}
 	}
-	must(t, os.Chtimes(filepath.Join(n.path("run/jackfield"), lastSweepFile), time.Time{}, time.Now().Add(-2*MinOrphanAge)))
+	testkit.Must(t, os.Chtimes(filepath.Join(n.path("run/jackfield"), lastSweepFile), time.Time{}, time.Now().Add(-2*MinOrphanAge)))
 	if got, err := hook.SweepIfDue(time.Minute); got != 1 || err != nil {
 		t.Error(got, err)
 	}
-	must(t, hook.UnmountIfEmpty())
+	testkit.Must(t, hook.UnmountIfEmpty())
 	if err := unix.Access(n.path("run/jackfield/ready"), unix.F_OK); err != nil {
 		t.Error(err)
 	}
@@ -297,15 +297,15 @@ func TestOneOfManyProcessesSweeps(t *testing.T) {
 func TestSweepWithHiddenProcesses(t *testing.T) {
 	denied := &os.PathError{Op: "readlink", Path: "/proc/self/ns/mnt", Err: unix.EACCES}
 	var k mountScan
-	must(t, k.noteHidden("/proc/self", denied))
+	testkit.Must(t, k.noteHidden("/proc/self", denied))
 	if ago := time.Now().Unix() - k.hiddenSince; ago < -2 || ago > 3600 {
 		t.Errorf("this process started %d s ago", ago)
 	}
 	k = mountScan{}
 	for _, err := range []error{unix.ENOENT, unix.ESRCH, unix.EINVAL} {
-		must(t, k.noteHidden("/proc/self", err))
+		testkit.Must(t, k.noteHidden("/proc/self", err))
 	}
-	must(t, k.noteHidden("/proc/none", denied))
+	testkit.Must(t, k.noteHidden("/proc/none", denied))
 	if k.hiddenSince != 0 {
 		t.Errorf("ended processes: %d", k.hiddenSince)
 	}
@@ -326,15 +326,15 @@ func TestSweepWithHiddenProcesses(t *testing.T) {
 // A container lives whose first thread has ended: other threads of the process run on.
 func TestSweepKeepsContainerWithoutFirstThread(t *testing.T) {
 	n := newSharedNode(t)
-	must(t, n.openHookStore(false).Prepare(edit.Container{ID: "alive", SandboxID: "alive", Files: []edit.File{{Name: "devices.json", Data: []byte("[]")}}}))
+	testkit.Must(t, n.openHookStore(false).Prepare(edit.Container{ID: "alive", SandboxID: "alive", Files: []edit.File{{Name: "devices.json", Data: []byte("[]")}}}))
 	self, err := os.Executable()
-	must(t, err)
+	testkit.Must(t, err)
 	cmd := exec.Command("unshare", "--mount", "--propagation", "slave", "sh", "-c", `mkdir "$0" && mount --rbind "$1" "$0" && exec "$2"`,
 		n.path("seen"), n.stagedPath("alive", ""), self)
 	cmd.Env = append(os.Environ(), leaderless+"=1")
 	out, err := cmd.StdoutPipe()
-	must(t, err)
-	must(t, cmd.Start())
+	testkit.Must(t, err)
+	testkit.Must(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	if _, err := out.Read(make([]byte, 16)); err != nil {
 		t.Fatal(err)
@@ -349,18 +349,18 @@ func TestSweepKeepsContainerWithoutFirstThread(t *testing.T) {
 // next sweep revokes the access, also on a node without jackfield-nri.
 func TestSweepRevokesAccessThatKilledProcessLeft(t *testing.T) {
 	n, path := newRightsNode(t, "p/a.sock")
-	must(t, n.UnmountIfEmpty())
+	testkit.Must(t, n.UnmountIfEmpty())
 	before := accessOf(t, path)
 	hook := n.openHookStore(false)
-	must(t, hook.Prepare(newContainerOf("c1", "c1", "p/a.sock", edit.ByACL, 1234, 4321)))
-	must(t, hook.Prepare(newContainerOf("c2", "c2", "p/a.sock", edit.ByACL, 1235, 4321)))
-	must(t, os.Remove(hook.recordFile("c1", "c1")))
+	testkit.Must(t, hook.Prepare(newContainerOf("c1", "c1", "p/a.sock", edit.ByACL, 1234, 4321)))
+	testkit.Must(t, hook.Prepare(newContainerOf("c2", "c2", "p/a.sock", edit.ByACL, 1235, 4321)))
+	testkit.Must(t, os.Remove(hook.recordFile("c1", "c1")))
 	if _, err := hook.SweepIfDue(time.Minute); err != nil {
 		t.Error(err)
 	}
 	if canWrite(t, 1234, 4321, path) || !canWrite(t, 1235, 4321, path) {
 		t.Errorf("access is %s, was %s without a container", accessOf(t, path), before)
 	}
-	must(t, hook.RemoveSandbox("c2"))
-	must(t, hook.RemoveSandbox("c1"))
+	testkit.Must(t, hook.RemoveSandbox("c2"))
+	testkit.Must(t, hook.RemoveSandbox("c1"))
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/internal/deliver/claims"
 	"github.com/jackfield/jackfield/internal/deliver/sockaccess"
+	"github.com/jackfield/jackfield/internal/deliver/sockdir"
 	"github.com/jackfield/jackfield/internal/edit"
 )
 
@@ -69,7 +69,7 @@ func (s *Store) rebind(src *hostSocket) (bound bindings, tenant bool, err error)
 	defer src.checking.Unlock()
 	// Without the store's lock: the host's file systems may be slow.
 	fd, err := s.openSocket(&src.socket)
-	claimants := s.claims.Claimants(src.socket.HostPath())
+	claimants := s.dirs.Claimants(src.socket.HostPath())
 	tenant = claimants.HasAny()
 	if err != nil {
 		return bindings{}, tenant, err
@@ -87,7 +87,7 @@ func (s *Store) rebind(src *hostSocket) (bound bindings, tenant bool, err error)
 }
 
 // rebindAll binds the socket of a descriptor in all its containers. The lock is held.
-func (s *Store) rebindAll(src *hostSocket, fd int, claimants claims.Claimants) (bindings, error) {
+func (s *Store) rebindAll(src *hostSocket, fd int, claimants sockdir.Claimants) (bindings, error) {
 	var errs []error
 	var places []bindPlace
 	var rights []sockaccess.Request

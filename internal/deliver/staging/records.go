@@ -75,7 +75,7 @@ func (s *Store) removeUnusedSandboxRecord(sandboxID string) error {
 			if !s.opts.Shared {
 				return nil
 			}
-			if directories, err := s.claims.ReleaseSockets(s.holder(sandboxID)); err != nil || directories {
+			if directories, err := s.dirs.ReleaseSockets(s.holder(sandboxID)); err != nil || directories {
 				return err
 			}
 		}

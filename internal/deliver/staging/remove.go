@@ -83,8 +83,8 @@ func (s *Store) RemoveContainerByID(containerID string) error {
 }
 
 // RemoveSandbox removes all of a sandbox's containers from staging, and the socket directories
-// that were created for the sandbox. An unknown sandbox is no error. If the list of these
-// directories was lost, one call returns an error, after which nothing of the sandbox is left.
+// that were created for the sandbox. An unknown sandbox is no error. If a claim is damaged, one call
+// returns an error, after which nothing of the sandbox is left but the directory of that claim.
 func (s *Store) RemoveSandbox(sandboxID string) error {
 	if err := checkID("sandbox", sandboxID); err != nil {
 		return err
@@ -97,7 +97,7 @@ func (s *Store) RemoveSandbox(sandboxID string) error {
 	for _, id := range ids {
 		errs = append(errs, s.RemoveContainer(sandboxID, id))
 	}
-	lost, err := s.removeSocketDirs(sandboxID)
+	lost, err := s.dirs.RemoveAll(s.holder(sandboxID))
 	if err := errors.Join(append(errs, err)...); err != nil {
 		return fmt.Errorf("remove sandbox %q: %w", sandboxID, errors.Join(err, lost))
 	}

@@ -10,7 +10,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/internal/deliver/claims"
 	"github.com/jackfield/jackfield/internal/edit"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
@@ -36,7 +35,7 @@ type bindPlace struct {
 // above one of them, it unmounts those above the others, too. Each unmount waits for an RCU grace
 // period, so that one for each place would take several times longer.
 func replaceMounts(fd int, places []bindPlace) (rebound map[string]bool, err error) {
-	now, err := claims.IdentityOf(fd)
+	now, err := hostfs.IDOf(fd)
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +79,7 @@ func replaceMounts(fd int, places []bindPlace) (rebound map[string]bool, err err
 	return rebound, errors.Join(errs...)
 }
 
-func isBound(target string, socket claims.Identity) bool {
+func isBound(target string, socket hostfs.FileID) bool {
 	have, ok := boundSocket(target)
 	return ok && have == socket
 }

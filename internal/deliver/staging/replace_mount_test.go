@@ -13,6 +13,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/jackfield/jackfield/internal/base/testkit"
 )
 
 // stageContainers stages containers of different sandboxes with one socket, and returns its paths in them.
@@ -20,7 +22,7 @@ func (n *node) stageContainers(count int, rel, at string) (targets []string) {
 	n.t.Helper()
 	for i := range count {
 		id := fmt.Sprint("c", i)
-		must(n.t, n.Prepare(newContainer(id, fmt.Sprint("s", i), rel)))
+		testkit.Must(n.t, n.Prepare(newContainer(id, fmt.Sprint("s", i), rel)))
 		targets = append(targets, n.stagedPath(id, at))
 	}
 	return targets
@@ -32,7 +34,7 @@ func TestThousandRestartsLeaveOneMountEach(t *testing.T) {
 	targets := n.stageContainers(3, "p1/a.sock", "net/net1/a.sock")
 	count := func() int {
 		e, err := os.ReadDir("/proc/self/fd")
-		must(t, err)
+		testkit.Must(t, err)
 		return len(e)
 	}
 	container := n.startContainer()
@@ -85,12 +87,12 @@ func TestFewMountsAreReplacedAtATime(t *testing.T) {
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {
 		t.Skip("skipped: the kernel does not report mounts (Linux 6.15 does)")
 	}
-	must(t, err)
+	testkit.Must(t, err)
 	defer unix.Close(fan)
 	ns, err := os.Open("/proc/thread-self/ns/mnt")
-	must(t, err)
+	testkit.Must(t, err)
 	defer ns.Close()
-	must(t, unix.FanotifyMark(fan, unix.FAN_MARK_ADD|markMntns, attached|detached, int(ns.Fd()), ""))
+	testkit.Must(t, unix.FanotifyMark(fan, unix.FAN_MARK_ADD|markMntns, attached|detached, int(ns.Fd()), ""))
 	n.listen("run/vsw/p1/a.sock", "second")
 	for _, at := range targets {
 		n.wantAnswer(at, "second")
@@ -104,7 +106,7 @@ func TestFewMountsAreReplacedAtATime(t *testing.T) {
 		if errors.Is(err, unix.EAGAIN) {
 			break
 		}
-		must(t, err)
+		testkit.Must(t, err)
 		for b := buf[:k]; len(b) >= int(unsafe.Sizeof(unix.FanotifyEventMetadata{})); b = b[binary.NativeEndian.Uint32(b):] {
 			switch mask := binary.NativeEndian.Uint64(b[8:]); {
 			case mask&attached != 0:
@@ -134,13 +136,13 @@ func TestInterruptedSwapsAreFinished(t *testing.T) {
 	n := newNode(t)
 	n.listen("run/vsw/p1/a.sock", "first")
 	targets := n.stageContainers(3, "p1/a.sock", "net/net1/a.sock")
-	must(t, n.Close())
+	testkit.Must(t, n.Close())
 	n.listen("run/vsw/p1/a.sock", "second")
 	fd, err := unix.Open(n.path("run/vsw/p1/a.sock"), unix.O_PATH|unix.O_CLOEXEC, 0)
-	must(t, err)
+	testkit.Must(t, err)
 	defer unix.Close(fd)
 	_, err = replaceMounts(fd, []bindPlace{{target: targets[0]}})
-	must(t, err)
+	testkit.Must(t, err)
 	last := noMount
 	for _, place := range []struct {
 		target string
@@ -150,7 +152,7 @@ func TestInterruptedSwapsAreFinished(t *testing.T) {
 			last = noMount
 		}
 		tree, covered, err := mountBeneath(fd, last, place.target)
-		must(t, err)
+		testkit.Must(t, err)
 		defer unix.Close(tree)
 		if !covered {
 			t.Skip("skipped: the kernel cannot mount beneath (Linux 6.5 can)")
@@ -165,7 +167,7 @@ func TestInterruptedSwapsAreFinished(t *testing.T) {
 	}
 	n.open(Options{Mode: ModeMount, Watch: true})
 	all := func(string) bool { return true }
-	must(t, n.Retain(time.Time{}, all, all))
+	testkit.Must(t, n.Retain(time.Time{}, all, all))
 	for _, at := range targets {
 		n.wantAnswer(at, "second")
 	}
@@ -175,7 +177,7 @@ func TestInterruptedSwapsAreFinished(t *testing.T) {
 	if len(got) != 3 {
 		t.Errorf("mounts: %v", got)
 	}
-	must(t, os.Remove(n.path("run/vsw/p1/a.sock"))) // it is no mount point any more
+	testkit.Must(t, os.Remove(n.path("run/vsw/p1/a.sock"))) // it is no mount point any more
 }
 
 // A slow check of the host finds a socket that is unlinked before it is bound.
@@ -183,13 +185,13 @@ func TestUnlinkedSocketIsNotBound(t *testing.T) {
 	n := newNode(t)
 	n.listen("run/vsw/p1/a.sock", "first")
 	fd, err := unix.Open(n.path("run/vsw/p1/a.sock"), unix.O_PATH|unix.O_CLOEXEC, 0)
-	must(t, err)
+	testkit.Must(t, err)
 	defer unix.Close(fd)
 	n.listen("run/vsw/p1/a.sock", "second")
 	targets := n.stageContainers(3, "p1/a.sock", "net/net1/a.sock")
 	n.Store.mu.Lock()
 	src := n.sockets["/run/vsw/p1/a.sock"]
-	k, err := n.rebindAll(src, fd, n.claims.Claimants(src.socket.HostPath()))
+	k, err := n.rebindAll(src, fd, n.dirs.Claimants(src.socket.HostPath()))
 	n.Store.mu.Unlock()
 	if k.containers != 0 || err == nil {
 		t.Errorf("bound %+v, error %v", k, err)

@@ -16,6 +16,7 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
+	"github.com/jackfield/jackfield/internal/base/testkit"
 	"github.com/jackfield/jackfield/internal/deliver/sockaccess"
 	"github.com/jackfield/jackfield/internal/edit"
 )
@@ -24,7 +25,7 @@ import (
 func accessOf(t *testing.T, path string) string {
 	t.Helper()
 	var st unix.Stat_t
-	must(t, unix.Stat(path, &st))
+	testkit.Must(t, unix.Stat(path, &st))
 	acl := make([]byte, 64<<10)
 	size, err := unix.Getxattr(path, "system.posix_acl_access", acl)
 	if err != nil && !errors.Is(err, unix.ENODATA) {
@@ -44,8 +45,8 @@ func newRightsNode(t *testing.T, socket string) (n *node, path string) {
 	n = newNode(t)
 	n.listen("run/vsw/"+socket, "host")
 	path = n.path("run/vsw/" + socket)
-	must(t, os.Chmod(path, 0o755))
-	must(t, os.Chmod(n.dir, 0o755))
+	testkit.Must(t, os.Chmod(path, 0o755))
+	testkit.Must(t, os.Chmod(n.dir, 0o755))
 	return n, path
 }
 
@@ -60,7 +61,7 @@ func newContainerOf(id, sandbox, rel string, method edit.AccessMethod, uid, gid 
 func (n *node) wantNoRightsRecords() {
 	n.t.Helper()
 	left, err := filepath.Glob(n.path("run/jackfield/rights/*/*.json"))
-	if must(n.t, err); len(left) > 0 {
+	if testkit.Must(n.t, err); len(left) > 0 {
 		n.t.Errorf("records of rights are left: %q", left)
 	}
 }
@@ -72,24 +73,24 @@ func TestRightsEndWithTheLastContainer(t *testing.T) {
 			n, path := newRightsNode(t, "p/a.sock")
 			n.open(Options{Mode: ModeMount}) // a watch would give lost access back
 			before := accessOf(t, path)
-			must(t, n.Prepare(newContainerOf("c1", "s1", "p/a.sock", method, 1234, 4321)))
-			must(t, n.Prepare(newContainerOf("c2", "s2", "p/a.sock", method, 1234, 4321)))
-			must(t, n.Prepare(newContainerOf("c3", "s2", "p/a.sock", method, 1234, 4321)))
+			testkit.Must(t, n.Prepare(newContainerOf("c1", "s1", "p/a.sock", method, 1234, 4321)))
+			testkit.Must(t, n.Prepare(newContainerOf("c2", "s2", "p/a.sock", method, 1234, 4321)))
+			testkit.Must(t, n.Prepare(newContainerOf("c3", "s2", "p/a.sock", method, 1234, 4321)))
 			if !canWrite(t, 1234, 4321, path) || canWrite(t, 1235, 4321, path) != other {
 				t.Fatal("wrong access to the socket")
 			}
-			must(t, n.RemoveContainer("s1", "c1"))
+			testkit.Must(t, n.RemoveContainer("s1", "c1"))
 			if !canWrite(t, 1234, 4321, path) {
 				t.Error("a running container has lost access to the socket")
 			}
-			must(t, n.RemoveContainer("s1", "c1"))
+			testkit.Must(t, n.RemoveContainer("s1", "c1"))
 			n.open(Options{Mode: ModeMount, Watch: true})
-			must(t, n.Retain(time.Time{}, func(id string) bool { return true }, func(id string) bool { return id != "c2" }))
-			must(t, n.RemoveContainer("s2", "c2"))
+			testkit.Must(t, n.Retain(time.Time{}, func(id string) bool { return true }, func(id string) bool { return id != "c2" }))
+			testkit.Must(t, n.RemoveContainer("s2", "c2"))
 			if !canWrite(t, 1234, 4321, path) {
 				t.Error("a running container has lost access to the socket")
 			}
-			must(t, n.RemoveSandbox("s2"))
+			testkit.Must(t, n.RemoveSandbox("s2"))
 			if after := accessOf(t, path); after != before {
 				t.Errorf("access is %s, was %s before", after, before)
 			}
@@ -106,10 +107,10 @@ func TestRightsOfSeveralUsers(t *testing.T) {
 				n, path := newRightsNode(t, "p/a.sock")
 				before := accessOf(t, path)
 				for i := range uint32(3) {
-					must(t, n.Prepare(newContainerOf(fmt.Sprint("c", i+1), "s1", "p/a.sock", method, 1001+i, 2001+i)))
+					testkit.Must(t, n.Prepare(newContainerOf(fmt.Sprint("c", i+1), "s1", "p/a.sock", method, 1001+i, 2001+i)))
 				}
 				for done, i := range order {
-					must(t, n.RemoveContainer("s1", fmt.Sprint("c", i)))
+					testkit.Must(t, n.RemoveContainer("s1", fmt.Sprint("c", i)))
 					for _, left := range order[done+1:] {
 						// A file has one owner and one group: the user of the last grant.
 						if uid := uint32(1000 + left); method == edit.ByACL && !canWrite(t, uid, uid+1000, path) {
@@ -132,17 +133,17 @@ func TestRightsOfSeveralUsers(t *testing.T) {
 // A re-created socket gets the access that the remaining containers need, and loses only that.
 func TestRightsAtRecreatedSocket(t *testing.T) {
 	n, path := newRightsNode(t, "p/a.sock")
-	must(t, n.Prepare(newContainerOf("c1", "s1", "p/a.sock", edit.ByACL, 1234, 4321)))
-	must(t, n.Prepare(newContainerOf("c2", "s1", "p/a.sock", edit.ByACL, 1235, 4322)))
-	must(t, n.RemoveContainer("s1", "c2"))
+	testkit.Must(t, n.Prepare(newContainerOf("c1", "s1", "p/a.sock", edit.ByACL, 1234, 4321)))
+	testkit.Must(t, n.Prepare(newContainerOf("c2", "s1", "p/a.sock", edit.ByACL, 1235, 4322)))
+	testkit.Must(t, n.RemoveContainer("s1", "c2"))
 	n.listen("run/vsw/p/a.sock", "again")
-	must(t, os.Chmod(path, 0o755))
+	testkit.Must(t, os.Chmod(path, 0o755))
 	before := "0:0 0755"
 	n.waitUntil(func() bool { return canWrite(t, 1234, 4321, path) }, "the container's user cannot write the socket")
 	if canWrite(t, 1235, 4322, path) {
 		t.Error("the user of a removed container still has access")
 	}
-	must(t, n.RemoveSandbox("s1"))
+	testkit.Must(t, n.RemoveSandbox("s1"))
 	if after := accessOf(t, path); after[:len(before)] != before || canWrite(t, 1234, 4321, path) {
 		t.Errorf("access is %s", after)
 	}
@@ -153,21 +154,21 @@ func TestRightsAtRecreatedSocket(t *testing.T) {
 func TestRightsAfterCrash(t *testing.T) {
 	n, path := newRightsNode(t, "p/a.sock")
 	before := accessOf(t, path)
-	must(t, n.Prepare(newContainerOf("c1", "s1", "p/a.sock", edit.ByACL, 1234, 4321)))
-	must(t, os.Remove(n.recordFile("s1", "c1"))) // the process died before revoking the access
+	testkit.Must(t, n.Prepare(newContainerOf("c1", "s1", "p/a.sock", edit.ByACL, 1234, 4321)))
+	testkit.Must(t, os.Remove(n.recordFile("s1", "c1"))) // the process died before revoking the access
 	n.open(Options{Mode: ModeMount, Watch: true})
 	none := func(string) bool { return false }
-	must(t, n.Retain(time.Time{}, none, none))
+	testkit.Must(t, n.Retain(time.Time{}, none, none))
 	if after := accessOf(t, path); after != before {
 		t.Errorf("access is %s, was %s before", after, before)
 	}
 	n.wantNoRightsRecords()
 
-	must(t, n.Prepare(newContainerOf("c1", "s1", "p/a.sock", edit.ByACL, 1234, 4321)))
+	testkit.Must(t, n.Prepare(newContainerOf("c1", "s1", "p/a.sock", edit.ByACL, 1234, 4321)))
 	c := newContainer("c1", "s1", "p/a.sock")
 	c.Sockets = nil
 	_, err := n.Update(c)
-	must(t, err)
+	testkit.Must(t, err)
 	if after := accessOf(t, path); after != before {
 		t.Errorf("after the update access is %s, was %s before", after, before)
 	}
@@ -177,16 +178,16 @@ func TestRightsAfterCrash(t *testing.T) {
 // A damaged record revokes nothing and blocks nothing.
 func TestRightsOfDamagedRecord(t *testing.T) {
 	n, path := newRightsNode(t, "p/a.sock")
-	must(t, n.Prepare(newContainerOf("c1", "s1", "p/a.sock", edit.ByACL, 1234, 4321)))
+	testkit.Must(t, n.Prepare(newContainerOf("c1", "s1", "p/a.sock", edit.ByACL, 1234, 4321)))
 	records, err := filepath.Glob(n.path("run/jackfield/rights/*/*.json"))
-	if must(t, err); len(records) != 1 {
+	if testkit.Must(t, err); len(records) != 1 {
 		t.Fatalf("the records of rights are %q", records)
 	}
 	record := records[0]
 	for _, text := range []string{"", "{", `{"socket":"/etc/passwd","root":"/run/vsw"}`, `{"socket":"/run/vsw/../../etc/x","root":"/run/vsw","holders":[{"record":"../../x"}]}`} {
-		must(t, os.WriteFile(record, []byte(text), 0o600))
-		must(t, n.Prepare(newContainerOf("c2", "s2", "p/a.sock", edit.ByACL, 1235, 4322)))
-		must(t, n.RemoveSandbox("s2"))
+		testkit.Must(t, os.WriteFile(record, []byte(text), 0o600))
+		testkit.Must(t, n.Prepare(newContainerOf("c2", "s2", "p/a.sock", edit.ByACL, 1235, 4322)))
+		testkit.Must(t, n.RemoveSandbox("s2"))
 		if !canWrite(t, 1234, 4321, path) || canWrite(t, 1235, 4322, path) {
 			t.Errorf("%q: wrong access: %s", text, accessOf(t, path))
 		}
@@ -198,17 +199,17 @@ func TestRightsAreSharedByAdapters(t *testing.T) {
 	n, path := newRightsNode(t, "p/a.sock")
 	before := accessOf(t, path)
 	hook, err := Open(n.host, HookDir("/run/jackfield"), Options{Mode: ModeMount, Owner: HookOwner, Shared: true})
-	must(t, err)
+	testkit.Must(t, err)
 	t.Cleanup(func() { _ = hook.RemoveSandbox("pod"); _ = hook.UnmountIfEmpty(); _ = hook.Close() })
-	must(t, n.Prepare(newContainerOf("c1", "s1", "p/a.sock", edit.ByACL, 1234, 4321)))
-	must(t, hook.Prepare(newContainerOf("c2", "pod", "p/a.sock", edit.ByACL, 1234, 4321)))
-	must(t, n.RemoveSandbox("s1"))
+	testkit.Must(t, n.Prepare(newContainerOf("c1", "s1", "p/a.sock", edit.ByACL, 1234, 4321)))
+	testkit.Must(t, hook.Prepare(newContainerOf("c2", "pod", "p/a.sock", edit.ByACL, 1234, 4321)))
+	testkit.Must(t, n.RemoveSandbox("s1"))
 	none := func(string) bool { return false }
-	must(t, n.Retain(time.Time{}, none, none))
+	testkit.Must(t, n.Retain(time.Time{}, none, none))
 	if !canWrite(t, 1234, 4321, path) {
 		t.Error("the hook's container has lost access to the socket")
 	}
-	must(t, hook.RemoveSandbox("pod"))
+	testkit.Must(t, hook.RemoveSandbox("pod"))
 	if after := accessOf(t, path); after != before {
 		t.Errorf("access is %s, was %s before", after, before)
 	}
@@ -224,25 +225,25 @@ func TestRightsOfManyUsers(t *testing.T) {
 			}
 			n.listen("run/vsw/p/a.sock", "host")
 			path := n.path("run/vsw/p/a.sock")
-			must(t, os.Chmod(path, 0o755))
+			testkit.Must(t, os.Chmod(path, 0o755))
 			before := accessOf(t, path)
 			for i := range uint32(600) {
-				must(t, n.Prepare(newContainerOf("c1", "s1", "p/a.sock", edit.ByACL, 100000+i, 100000+i)))
-				must(t, n.RemoveSandbox("s1"))
+				testkit.Must(t, n.Prepare(newContainerOf("c1", "s1", "p/a.sock", edit.ByACL, 100000+i, 100000+i)))
+				testkit.Must(t, n.RemoveSandbox("s1"))
 			}
 			if after := accessOf(t, path); after != before {
 				t.Errorf("access is %s, was %s before", after, before)
 			}
 			// Entries that crashes left make room in a full ACL.
 			for i := range uint32(600) {
-				must(t, n.Prepare(newContainerOf(strconv.Itoa(int(i)), "s1", "p/a.sock", edit.ByACL, 100000+i, 100000+i)))
+				testkit.Must(t, n.Prepare(newContainerOf(strconv.Itoa(int(i)), "s1", "p/a.sock", edit.ByACL, 100000+i, 100000+i)))
 				if fs == "ext4" {
-					must(t, os.Remove(n.recordFile("s1", strconv.Itoa(int(i)))))
+					testkit.Must(t, os.Remove(n.recordFile("s1", strconv.Itoa(int(i)))))
 				}
 			}
 			none := func(string) bool { return false }
 			n.open(Options{Mode: ModeMount})
-			must(t, n.Retain(time.Time{}, none, none))
+			testkit.Must(t, n.Retain(time.Time{}, none, none))
 			if after := accessOf(t, path); after != before {
 				t.Errorf("access is %.200s, was %s before", after, before)
 			}
@@ -259,9 +260,9 @@ func mountExt4(t *testing.T, dir string) {
 	}
 	image := filepath.Join(t.TempDir(), "ext4")
 	f, err := os.Create(image)
-	must(t, err)
-	must(t, f.Truncate(8<<20))
-	must(t, f.Close())
+	testkit.Must(t, err)
+	testkit.Must(t, f.Truncate(8<<20))
+	testkit.Must(t, f.Close())
 	for _, args := range [][]string{{mkfs, "-q", "-F", image}, {"mount", "-o", "loop", image, dir}} {
 		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
 			t.Skipf("skipped: %q: %v: %s", args, err, out)
@@ -274,7 +275,7 @@ func mountExt4(t *testing.T, dir string) {
 func TestUpdateOfRemovedContainerLeavesNoAccess(t *testing.T) {
 	n, path := newRightsNode(t, "p/a.sock")
 	before := accessOf(t, path)
-	must(t, n.Prepare(edit.Container{ID: "c1", SandboxID: "s1"}))
+	testkit.Must(t, n.Prepare(edit.Container{ID: "c1", SandboxID: "s1"}))
 	// The records of the second socket are locked: the update waits there.
 	second := "p/b.sock"
 	for i := 0; lockOfRights(second) == lockOfRights("p/a.sock"); i++ {
@@ -282,10 +283,10 @@ func TestUpdateOfRemovedContainerLeavesNoAccess(t *testing.T) {
 	}
 	n.listen("run/vsw/"+second, "host")
 	digit := n.path("run/jackfield/rights/" + lockOfRights(second))
-	must(t, os.MkdirAll(digit, 0o700))
+	testkit.Must(t, os.MkdirAll(digit, 0o700))
 	lock, err := os.Open(digit)
-	must(t, err)
-	must(t, unix.Flock(int(lock.Fd()), unix.LOCK_EX))
+	testkit.Must(t, err)
+	testkit.Must(t, unix.Flock(int(lock.Fd()), unix.LOCK_EX))
 	c := newContainerOf("c1", "s1", "p/a.sock", edit.ByACL, 1234, 4321)
 	c.Sockets = append(c.Sockets, edit.Socket{Root: "/run/vsw", Rel: second, At: []string{"net/net1/b.sock"}, Access: c.Sockets[0].Access})
 	done := make(chan error)
@@ -294,8 +295,8 @@ func TestUpdateOfRemovedContainerLeavesNoAccess(t *testing.T) {
 		done <- err
 	}()
 	n.waitUntil(func() bool { return accessOf(t, path) != before }, "the update grants no access")
-	must(t, n.RemoveContainer("s1", "c1"))
-	must(t, lock.Close())
+	testkit.Must(t, n.RemoveContainer("s1", "c1"))
+	testkit.Must(t, lock.Close())
 	if err := <-done; !errdefs.IsNotFound(err) {
 		t.Errorf("the container is updated: %v", err)
 	}
@@ -311,11 +312,11 @@ func TestUpdateWithoutRecordLeavesNoAccess(t *testing.T) {
 	before := accessOf(t, path)
 	// The sandbox has a socket already, so that only the record of the container is written.
 	n.listen("run/vsw/p/b.sock", "host")
-	must(t, n.Prepare(newContainer("c1", "s1", "p/b.sock")))
+	testkit.Must(t, n.Prepare(newContainer("c1", "s1", "p/b.sock")))
 	dir := n.sandboxesDir()
-	must(t, unix.Mount(dir, dir, "", unix.MS_BIND, ""))
+	testkit.Must(t, unix.Mount(dir, dir, "", unix.MS_BIND, ""))
 	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
-	must(t, unix.Mount("", dir, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, ""))
+	testkit.Must(t, unix.Mount("", dir, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, ""))
 	if _, err := n.Update(newContainerOf("c1", "s1", "p/a.sock", edit.ByACL, 1234, 4321)); !errors.Is(err, unix.EROFS) {
 		t.Errorf("the update without a record: %v", err)
 	}
@@ -331,7 +332,7 @@ func TestNoAccessWithoutRecord(t *testing.T) {
 	before := accessOf(t, path)
 	k := newContainerOf("c1", "s1", "p/a.sock", edit.ByACL, 1234, 4321).Sockets[0]
 	fd, err := unix.Open(path, unix.O_PATH, 0)
-	must(t, err)
+	testkit.Must(t, err)
 	defer unix.Close(fd)
 	request := sockaccess.Request{Container: n.recordName("s1", "c1"), Access: &k.Access}
 	if err := n.rights.Grant(k.HostPath(), fd, []sockaccess.Request{request}); !errdefs.IsNotFound(err) {
@@ -345,8 +346,8 @@ func TestNoAccessWithoutRecord(t *testing.T) {
 // A file that cannot be replaced is not reported as changed.
 func TestUpdateWithoutFileIsNoChange(t *testing.T) {
 	n := newNode(t)
-	must(t, n.Prepare(edit.Container{ID: "c1", SandboxID: "s1"}))
-	must(t, os.MkdirAll(filepath.Join(n.containersDir(), "c1", "devices.json", "full"), 0o700))
+	testkit.Must(t, n.Prepare(edit.Container{ID: "c1", SandboxID: "s1"}))
+	testkit.Must(t, os.MkdirAll(filepath.Join(n.containersDir(), "c1", "devices.json", "full"), 0o700))
 	c := edit.Container{ID: "c1", SandboxID: "s1", Files: []edit.File{{Name: "devices.json", Data: []byte("{}")}}}
 	if change, err := n.Update(c); err == nil || !change.Empty() {
 		t.Errorf("the update reports %+v, %v", change, err)

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/jackfield/jackfield/internal/base/testkit"
 	"github.com/jackfield/jackfield/internal/edit"
 )
 
@@ -28,19 +29,19 @@ func TestSocketGetsSELinuxLabel(t *testing.T) {
 	n.listen("run/vsw/off/a.sock", "x")
 	c := newContainer("c-off", "s1", "off/a.sock")
 	c.Sockets[0].Access = edit.Access{Label: label}
-	must(t, n.Prepare(c))
+	testkit.Must(t, n.Prepare(c))
 	if got := has(n.path("run/vsw/off/a.sock")); got != "" {
 		t.Errorf("SELinux is off, and the label is %q", got)
 	}
 
-	must(t, unix.Mount("test", "/sys/fs", "tmpfs", 0, "mode=755"))
-	t.Cleanup(func() { must(t, unix.Unmount("/sys/fs", unix.MNT_DETACH)) })
-	must(t, os.Mkdir("/sys/fs/selinux", 0o755))
-	must(t, os.WriteFile("/sys/fs/selinux/enforce", []byte("1"), 0o644))
+	testkit.Must(t, unix.Mount("test", "/sys/fs", "tmpfs", 0, "mode=755"))
+	t.Cleanup(func() { testkit.Must(t, unix.Unmount("/sys/fs", unix.MNT_DETACH)) })
+	testkit.Must(t, os.Mkdir("/sys/fs/selinux", 0o755))
+	testkit.Must(t, os.WriteFile("/sys/fs/selinux/enforce", []byte("1"), 0o644))
 	n.listen("run/vsw/on/a.sock", "x")
 	c = newContainer("c-on", "s1", "on/a.sock")
 	c.Sockets[0].Access = edit.Access{Label: label}
-	must(t, n.Prepare(c))
+	testkit.Must(t, n.Prepare(c))
 	at := n.stagedPath(c.ID, "net/net1/a.sock")
 	if got := has(at); got != label {
 		t.Errorf("the label is %q", got)

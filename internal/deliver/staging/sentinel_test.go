@@ -7,6 +7,7 @@ import (
 
 	"github.com/containerd/errdefs"
 
+	"github.com/jackfield/jackfield/internal/base/testkit"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 
@@ -15,7 +16,7 @@ import (
 func TestReasonsAgainstMountsAreFailedPreconditions(t *testing.T) {
 	dir := t.TempDir()
 	host, err := hostfs.New(dir)
-	must(t, err)
+	testkit.Must(t, err)
 	s := &Store{host: host}
 	err = s.makeSharedMount()
 	if !errdefs.IsFailedPrecondition(err) || err.Error() != "host paths are taken below "+dir {

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/internal/deliver/sockaccess"
+	"github.com/jackfield/jackfield/internal/deliver/sockdir"
 	"github.com/jackfield/jackfield/internal/edit"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
@@ -21,7 +22,7 @@ import (
 // openSocket opens the socket that is at its path now, below its root, and checks it on the
 // descriptor.
 func (s *Store) openSocket(k *edit.Socket) (int, error) {
-	fd, err := openBelowRoot(s.host, k.Root, k.Rel, unix.O_PATH|unix.O_NOFOLLOW)
+	fd, err := sockdir.OpenBelowRoot(s.host, k.Root, k.Rel, unix.O_PATH|unix.O_NOFOLLOW)
 	if err != nil {
 		return -1, err
 	}
@@ -60,8 +61,10 @@ func (s *Store) stageSocketDir(c *edit.Container, d *edit.SocketDir) error {
 		return err
 	}
 	defer unix.Close(fd)
-	if err := s.removeStaleSockets(c, d, fd); err != nil {
-		return s.stagingError(c, edit.WithOrigin(d.From, err))
+	if c.Successor {
+		if err := s.dirs.RemoveStaleSockets(filepath.Join(d.Root, d.Rel), c.SandboxID, fd); err != nil {
+			return s.stagingError(c, edit.WithOrigin(d.From, err))
+		}
 	}
 	if d.At == "" || s.status.Mode != ModeMount {
 		return nil
@@ -142,13 +145,4 @@ func scratchOwner(c *edit.Container, dir string) *edit.User {
 		}
 	}
 	return nil
-}
-
-// openBelowRoot opens a path below a canonical socket root. It follows no symlink.
-func openBelowRoot(host hostfs.Root, root, rel string, flags int) (int, error) {
-	path := filepath.Join(root, rel)
-	if !filepath.IsLocal(rel) {
-		return -1, errdefs.ErrPermissionDenied.WithMessage(fmt.Sprintf("open %q: it is not below %q", path, root))
-	}
-	return host.OpenNoSymlinks(path, flags)
 }

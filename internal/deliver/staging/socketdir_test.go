@@ -3,6 +3,7 @@
 package staging
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -19,7 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/internal/base/testkit"
-	"github.com/jackfield/jackfield/internal/deliver/claims"
+	"github.com/jackfield/jackfield/internal/deliver/sockdir"
 	"github.com/jackfield/jackfield/internal/edit"
 )
 
@@ -36,9 +37,9 @@ func newClient(id, sandbox, rel string) edit.Container {
 
 func listen(t *testing.T, path string) {
 	t.Helper()
-	must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	testkit.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
 	l, err := net.Listen("unix", path)
-	must(t, err)
+	testkit.Must(t, err)
 	t.Cleanup(func() { l.Close() })
 }
 
@@ -47,18 +48,18 @@ func TestRefusedRequestRemovesNothing(t *testing.T) {
 	s, dir := newTestStore(t)
 	vsw := filepath.Join(dir, "run/vsw")
 	listen(t, filepath.Join(vsw, "victim.sock"))
-	must(t, os.WriteFile(filepath.Join(vsw, "vswitch.conf"), []byte("x"), 0o600))
-	must(t, os.MkdirAll(filepath.Join(vsw, "empty"), 0o755))
-	must(t, os.Symlink("empty", filepath.Join(vsw, "link")))
+	testkit.Must(t, os.WriteFile(filepath.Join(vsw, "vswitch.conf"), []byte("x"), 0o600))
+	testkit.Must(t, os.MkdirAll(filepath.Join(vsw, "empty"), 0o755))
+	testkit.Must(t, os.Symlink("empty", filepath.Join(vsw, "link")))
 	for _, rel := range []string{"victim.sock", "victim.sock/deeper", "vswitch.conf", "vswitch.conf/deeper/x", "link", "link/x", "empty"} {
 		if err := s.Prepare(newServer("c1", "s1", rel)); err == nil {
 			t.Errorf("%s was handed over", rel)
 		}
 	}
-	if list, err := readCreatedDirs(filepath.Join(s.sandboxesDir(), "s1")); err != nil || len(list) > 0 {
-		t.Errorf("recorded as created: %v, %v", list, err)
+	if claims, err := listNames(s.host.Path("/run/jackfield/claims")); err != nil || len(claims) > 0 {
+		t.Errorf("recorded: %v, %v", claims, err)
 	}
-	must(t, s.RemoveSandbox("s1"))
+	testkit.Must(t, s.RemoveSandbox("s1"))
 	for _, name := range []string{"victim.sock", "vswitch.conf", "empty", "link"} {
 		if !exists(filepath.Join(vsw, name)) {
 			t.Errorf("%s was removed", name)
@@ -73,8 +74,8 @@ func TestRefusedRequestRemovesNothing(t *testing.T) {
 // with the policy's refusal, without a claim that would exclude others.
 func TestExistingDirectoryNeedsGrant(t *testing.T) {
 	s, dir := newTestStore(t)
-	must(t, os.MkdirAll(filepath.Join(dir, "run/vsw/ports"), 0o755))
-	must(t, os.WriteFile(filepath.Join(dir, "run/vsw/ports/precious"), nil, 0o600))
+	testkit.Must(t, os.MkdirAll(filepath.Join(dir, "run/vsw/ports"), 0o755))
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, "run/vsw/ports/precious"), nil, 0o600))
 	c := newServer("c1", "s1", "ports")
 	if err := s.Prepare(c); !errdefs.IsPermissionDenied(err) || !strings.Contains(err.Error(), "/run/vsw/ports") {
 		t.Errorf("without a grant of the policy: %v", err)
@@ -86,9 +87,9 @@ func TestExistingDirectoryNeedsGrant(t *testing.T) {
 	}
 	granted := newServer("c2", "s2", "ports")
 	granted.SocketDirs[0].Granted = true
-	must(t, s.Prepare(granted))
-	must(t, s.RemoveSandbox("s1"))
-	must(t, s.RemoveSandbox("s2"))
+	testkit.Must(t, s.Prepare(granted))
+	testkit.Must(t, s.RemoveSandbox("s1"))
+	testkit.Must(t, s.RemoveSandbox("s2"))
 	if l := listFiles(t, dir); len(l) != 1 || !exists(filepath.Join(dir, "run/vsw/ports/precious")) {
 		t.Errorf("left: %v", l)
 	}
@@ -98,34 +99,34 @@ func TestExistingDirectoryNeedsGrant(t *testing.T) {
 func TestReplacedDirectoryIsForeign(t *testing.T) {
 	s, dir := newTestStore(t)
 	own, parent := filepath.Join(dir, "run/vsw/a/b"), filepath.Join(dir, "run/vsw/a")
-	must(t, s.Prepare(newServer("c1", "s1", "a/b")))
-	must(t, s.Prepare(newServer("c2", "s1", "a/b")))
-	must(t, os.Rename(own, own+"-away"))
-	must(t, os.Mkdir(own, 0o755))
-	must(t, os.WriteFile(filepath.Join(own, "precious"), nil, 0o600))
+	testkit.Must(t, s.Prepare(newServer("c1", "s1", "a/b")))
+	testkit.Must(t, s.Prepare(newServer("c2", "s1", "a/b")))
+	testkit.Must(t, os.Rename(own, own+"-away"))
+	testkit.Must(t, os.Mkdir(own, 0o755))
+	testkit.Must(t, os.WriteFile(filepath.Join(own, "precious"), nil, 0o600))
 	if err := s.Prepare(newServer("c3", "s1", "a/b")); !errdefs.IsPermissionDenied(err) {
 		t.Errorf("got %v", err)
 	}
-	must(t, s.RemoveSandbox("s1"))
+	testkit.Must(t, s.RemoveSandbox("s1"))
 	if !exists(filepath.Join(own, "precious")) {
 		t.Error("a foreign directory was removed")
 	}
 	// The same holds for an empty parent.
-	must(t, os.RemoveAll(parent))
-	must(t, s.Prepare(newServer("c1", "s1", "a/b")))
-	must(t, os.Rename(parent, parent+"-away"))
-	must(t, os.Mkdir(parent, 0o755))
-	must(t, s.RemoveSandbox("s1"))
+	testkit.Must(t, os.RemoveAll(parent))
+	testkit.Must(t, s.Prepare(newServer("c1", "s1", "a/b")))
+	testkit.Must(t, os.Rename(parent, parent+"-away"))
+	testkit.Must(t, os.Mkdir(parent, 0o755))
+	testkit.Must(t, s.RemoveSandbox("s1"))
 	if !exists(parent) {
 		t.Error("a foreign parent directory was removed")
 	}
 	// The same holds for a file in place of the directory.
-	must(t, os.RemoveAll(parent))
-	must(t, os.RemoveAll(parent+"-away"))
-	must(t, s.Prepare(newServer("c1", "s1", "b")))
-	must(t, os.Remove(filepath.Join(dir, "run/vsw/b")))
-	must(t, os.WriteFile(filepath.Join(dir, "run/vsw/b"), nil, 0o600))
-	must(t, s.RemoveSandbox("s1"))
+	testkit.Must(t, os.RemoveAll(parent))
+	testkit.Must(t, os.RemoveAll(parent+"-away"))
+	testkit.Must(t, s.Prepare(newServer("c1", "s1", "b")))
+	testkit.Must(t, os.Remove(filepath.Join(dir, "run/vsw/b")))
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, "run/vsw/b"), nil, 0o600))
+	testkit.Must(t, s.RemoveSandbox("s1"))
 	if !exists(filepath.Join(dir, "run/vsw/b")) {
 		t.Error("a foreign file was removed")
 	}
@@ -143,10 +144,10 @@ func TestParentDirectoriesBelongToRoot(t *testing.T) {
 	s, dir := newTestStore(t)
 	c := newServer("c1", "s1", "shared/deep/pod-a")
 	c.SocketDirs[0].Access.User = &edit.User{UID: 1234, GID: 1235}
-	must(t, s.Prepare(c))
+	testkit.Must(t, s.Prepare(c))
 	for rel, want := range map[string]uint32{"shared": 0, "shared/deep": 0, "shared/deep/pod-a": 1234} {
 		var st unix.Stat_t
-		must(t, unix.Stat(filepath.Join(dir, "run/vsw", rel), &st))
+		testkit.Must(t, unix.Stat(filepath.Join(dir, "run/vsw", rel), &st))
 		if st.Uid != want || st.Mode&0o7777 != 0o755 {
 			t.Errorf("%s has uid %d and mode %o, want uid %d", rel, st.Uid, st.Mode&0o7777, want)
 		}
@@ -157,22 +158,22 @@ func TestParentDirectoriesBelongToRoot(t *testing.T) {
 func TestClaimOutlivesContainers(t *testing.T) {
 	s, dir := newTestStore(t)
 	// The vswitch created the directory: there is no list of created directories.
-	must(t, os.MkdirAll(filepath.Join(dir, "run/vsw/p1"), 0o755))
+	testkit.Must(t, os.MkdirAll(filepath.Join(dir, "run/vsw/p1"), 0o755))
 	mine, theirs := newServer("c1", "s1", "p1"), newServer("c2", "s2", "p1/x")
 	mine.SocketDirs[0].Granted, theirs.SocketDirs[0].Granted = true, true
-	must(t, s.Prepare(mine))
-	must(t, s.RemoveContainer("s1", "c1"))
+	testkit.Must(t, s.Prepare(mine))
+	testkit.Must(t, s.RemoveContainer("s1", "c1"))
 	if err := s.Prepare(theirs); !errdefs.IsConflict(err) {
 		t.Errorf("after the container's removal: %v", err)
 	}
 	// The plugin calls Retain when it starts.
-	must(t, s.Retain(time.Time{}, func(id string) bool { return id == "s1" }, func(string) bool { return false }))
+	testkit.Must(t, s.Retain(time.Time{}, func(id string) bool { return id == "s1" }, func(string) bool { return false }))
 	if err := s.Prepare(theirs); !errdefs.IsConflict(err) {
 		t.Errorf("after a restart: %v", err)
 	}
-	must(t, s.Retain(time.Time{}, func(id string) bool { return id == "s2" }, func(string) bool { return false }))
-	must(t, s.Prepare(theirs))
-	must(t, s.RemoveSandbox("s2"))
+	testkit.Must(t, s.Retain(time.Time{}, func(id string) bool { return id == "s2" }, func(string) bool { return false }))
+	testkit.Must(t, s.Prepare(theirs))
+	testkit.Must(t, s.RemoveSandbox("s2"))
 	if l := listFiles(t, dir); len(l) != 1 {
 		t.Errorf("left: %v", l)
 	}
@@ -183,9 +184,9 @@ func openAllStores(t *testing.T) (map[string]*Store, string) {
 	t.Helper()
 	plugin, dir := newTestStore(t)
 	hook, err := Open(plugin.host, HookDir("/run/jackfield"), Options{Mode: ModeDirectory, Owner: HookOwner, Shared: true})
-	must(t, err)
+	testkit.Must(t, err)
 	inject, err := Open(plugin.host, InjectDir("/run/jackfield"), Options{Mode: ModeDirectory, Owner: InjectOwner})
-	must(t, err)
+	testkit.Must(t, err)
 	return map[string]*Store{"NRI plugin": plugin, "OCI hook": hook, "inject": inject}, dir
 }
 
@@ -195,23 +196,23 @@ func TestHookReleasesSocketsWithLastContainer(t *testing.T) {
 	all, dir := openAllStores(t)
 	hook := all["OCI hook"]
 	listen(t, filepath.Join(dir, "run/vsw/held/x.sock"))
-	must(t, hook.Prepare(newClient("c1", "s1", "held/x.sock")))
-	must(t, hook.Prepare(newClient("c2", "s1", "held/x.sock")))
-	must(t, hook.RemoveContainer("s1", "c1"))
+	testkit.Must(t, hook.Prepare(newClient("c1", "s1", "held/x.sock")))
+	testkit.Must(t, hook.Prepare(newClient("c2", "s1", "held/x.sock")))
+	testkit.Must(t, hook.RemoveContainer("s1", "c1"))
 	if err := all["inject"].Prepare(newServer("c3", "s2", "held")); !errdefs.IsConflict(err) {
 		t.Errorf("another sandbox gets the directory of a socket that a container still has: %v", err)
 	}
-	must(t, all["inject"].RemoveSandbox("s2"))
-	must(t, hook.RemoveContainer("s1", "c2"))
+	testkit.Must(t, all["inject"].RemoveSandbox("s2"))
+	testkit.Must(t, hook.RemoveContainer("s1", "c2"))
 	claimed, err := listNames(hook.host.Path("/run/jackfield/claims"))
-	must(t, err)
+	testkit.Must(t, err)
 	recorded, err := listNames(hook.sandboxesDir())
-	must(t, err)
+	testkit.Must(t, err)
 	if len(claimed)+len(recorded) > 0 {
 		t.Errorf("left: claims %v, records %v", claimed, recorded)
 	}
-	must(t, hook.Prepare(newServer("c1", "s1", "own")))
-	must(t, hook.RemoveContainer("s1", "c1"))
+	testkit.Must(t, hook.Prepare(newServer("c1", "s1", "own")))
+	testkit.Must(t, hook.RemoveContainer("s1", "c1"))
 	if err := all["inject"].Prepare(newServer("c3", "s2", "own")); !errdefs.IsConflict(err) {
 		t.Errorf("another sandbox gets the pod's directory after its last container: %v", err)
 	}
@@ -223,9 +224,9 @@ func TestAdaptersShareClaims(t *testing.T) {
 	all, dir := openAllStores(t)
 	listen(t, filepath.Join(dir, "run/vsw/held/x.sock"))
 	for by, first := range all {
-		must(t, first.Prepare(newServer("c1", "s1", "own")))
+		testkit.Must(t, first.Prepare(newServer("c1", "s1", "own")))
 		listen(t, filepath.Join(dir, "run/vsw/own/app.sock"))
-		must(t, first.Prepare(newClient("c2", "s1", "held/x.sock")))
+		testkit.Must(t, first.Prepare(newClient("c2", "s1", "held/x.sock")))
 		for name, second := range all {
 			if name == by {
 				continue
@@ -241,23 +242,23 @@ func TestAdaptersShareClaims(t *testing.T) {
 					t.Errorf("%s delivers %s that %s delivered to another sandbox: %v", name, what, by, err)
 				}
 			}
-			must(t, second.RemoveSandbox("s2"))
+			testkit.Must(t, second.RemoveSandbox("s2"))
 			// Containers of one pod share directories and sockets, also by different adapters.
-			must(t, second.Prepare(newServer("c4", "s1", "own")))
-			must(t, second.Prepare(newClient("c4", "s1", "own/app.sock")))
-			must(t, second.RemoveSandbox("s1"))
+			testkit.Must(t, second.Prepare(newServer("c4", "s1", "own")))
+			testkit.Must(t, second.Prepare(newClient("c4", "s1", "own/app.sock")))
+			testkit.Must(t, second.RemoveSandbox("s1"))
 		}
-		must(t, first.RemoveSandbox("s1"))
+		testkit.Must(t, first.RemoveSandbox("s1"))
 	}
 	plugin := all["NRI plugin"]
-	byCNI := claims.Holder{Sandbox: "s1", Adapter: claims.CNI, StateDir: "/run/jackfield/cni"}
-	_, _, err := plugin.claims.ClaimDirectory("/run/vsw/cni", byCNI)
-	must(t, err)
+	byCNI := sockdir.Holder{Sandbox: "s1", Adapter: sockdir.CNI, StateDir: "/run/jackfield/cni"}
+	_, err := plugin.dirs.Claim("/run/vsw/cni", byCNI, true)
+	testkit.Must(t, err)
 	for name, s := range all {
 		if err := s.Prepare(newServer("c1", "s2", "cni")); !errdefs.IsConflict(err) || !strings.Contains(err.Error(), "by cni") {
 			t.Errorf("%s delivers a directory that jackfield-cni created for another sandbox: %v", name, err)
 		}
-		must(t, s.RemoveSandbox("s2"))
+		testkit.Must(t, s.RemoveSandbox("s2"))
 	}
 	if names, err := listNames(plugin.host.Path("/run/jackfield/claims")); err != nil || len(names) != 1 {
 		t.Errorf("claims left: %v, %v", names, err)
@@ -292,7 +293,7 @@ func TestOneOfManySandboxesGetsDirectory(t *testing.T) {
 		i = 0
 		for _, s := range all {
 			for sandbox := range 3 {
-				must(t, s.RemoveSandbox(fmt.Sprint("s", sandbox)))
+				testkit.Must(t, s.RemoveSandbox(fmt.Sprint("s", sandbox)))
 			}
 		}
 		if l := listFiles(t, dir); len(l) > 0 {
@@ -316,12 +317,10 @@ func TestParentIsRecordedOnce(t *testing.T) {
 		wait.Wait()
 		recorded := 0
 		for i := range 4 {
-			list, err := readCreatedDirs(filepath.Join(s.sandboxesDir(), fmt.Sprint("s", i)))
-			must(t, err)
-			for _, m := range list {
-				if m.Parent {
-					recorded++
-				}
+			data, err := os.ReadFile(s.host.Path(fmt.Sprint("/run/jackfield/claims/%2Frun%2Fvsw%2Fshared%2Fp", i)))
+			testkit.Must(t, err)
+			if strings.Contains(string(data), `"parents"`) {
+				recorded++
 			}
 		}
 		if recorded != 1 {
@@ -334,11 +333,23 @@ func TestParentIsRecordedOnce(t *testing.T) {
 // to grant access to.
 func TestSocketInDirectoryOfAnotherSandboxInDirectoryMode(t *testing.T) {
 	s, dir := newTestStore(t)
-	must(t, s.Prepare(newServer("c1", "s1", "tenant")))
+	testkit.Must(t, s.Prepare(newServer("c1", "s1", "tenant")))
 	listen(t, filepath.Join(dir, "run/vsw/tenant/a.sock"))
 	if err := s.Prepare(newClient("c2", "s2", "tenant/a.sock")); !errdefs.IsConflict(err) {
 		t.Errorf("got %v", err)
 	}
+}
+
+// pendingCreation is the part of a claim of a directory that is about to be created.
+const pendingCreation = `,"pending":true`
+
+// writeClaim writes the claim that a killed process of sandbox s1 left of a directory below the socket root.
+func writeClaim(t *testing.T, s *Store, rel, made string) {
+	t.Helper()
+	holder, err := json.Marshal(s.holder("s1"))
+	testkit.Must(t, err)
+	text := fmt.Sprintf(`{"holders":[%s],"creator":%s%s}`, holder, holder, made)
+	testkit.Must(t, os.WriteFile(s.host.Path("/run/jackfield/claims/%2Frun%2Fvsw%2F"+rel), []byte(text), 0o600))
 }
 
 // A directory that a crash left without a recorded identity is created again if it is empty.
@@ -348,38 +359,36 @@ func TestCrashWhileDirectoryIsCreated(t *testing.T) {
 	at := filepath.Join(dir, "run/vsw/a")
 	crash := func() {
 		t.Helper()
-		must(t, s.locked(func() error { return s.recordContainer(&edit.Container{ID: "c0", SandboxID: "s1"}) }))
-		must(t, s.markClaimed("s1"))
-		_, _, err := s.claims.ClaimDirectory("/run/vsw/a", s.holder("s1"))
-		must(t, err)
-		must(t, s.recordCreatedDir("s1", createdDir{Root: "/run/vsw", Rel: "a"}, true))
-		must(t, os.Mkdir(at, 0o755))
+		testkit.Must(t, s.locked(func() error { return s.recordContainer(&edit.Container{ID: "c0", SandboxID: "s1"}) }))
+		testkit.Must(t, s.markClaimed("s1"))
+		writeClaim(t, s, "a", pendingCreation)
+		testkit.Must(t, os.Mkdir(at, 0o755))
 	}
 	crash()
-	must(t, s.Prepare(newServer("c1", "s1", "a")))
-	must(t, s.RemoveSandbox("s1"))
+	testkit.Must(t, s.Prepare(newServer("c1", "s1", "a")))
+	testkit.Must(t, s.RemoveSandbox("s1"))
 	if l := listFiles(t, dir); len(l) > 0 {
 		t.Fatalf("left: %v", l)
 	}
 	crash()
-	must(t, s.RemoveSandbox("s1"))
+	testkit.Must(t, s.RemoveSandbox("s1"))
 	if l := listFiles(t, dir); len(l) > 0 {
 		t.Fatalf("left: %v", l)
 	}
 	crash()
-	must(t, os.WriteFile(filepath.Join(at, "precious"), nil, 0o600))
+	testkit.Must(t, os.WriteFile(filepath.Join(at, "precious"), nil, 0o600))
 	if err := s.Prepare(newServer("c1", "s1", "a")); !errdefs.IsPermissionDenied(err) {
 		t.Errorf("got %v", err)
 	}
-	must(t, s.RemoveSandbox("s1"))
+	testkit.Must(t, s.RemoveSandbox("s1"))
 	if !exists(filepath.Join(at, "precious")) {
 		t.Error("a directory without a recorded identity was removed")
 	}
 	// A claim without the sandbox's record is removed by the next Retain.
-	_, _, err := s.claims.ClaimDirectory("/run/vsw/b", s.holder("gone"))
-	must(t, err)
-	must(t, s.Retain(time.Time{}, func(string) bool { return false }, func(string) bool { return false }))
-	must(t, s.Prepare(newServer("c1", "s2", "b")))
+	_, err := s.dirs.Claim("/run/vsw/b", s.holder("gone"), false)
+	testkit.Must(t, err)
+	testkit.Must(t, s.Retain(time.Time{}, func(string) bool { return false }, func(string) bool { return false }))
+	testkit.Must(t, s.Prepare(newServer("c1", "s2", "b")))
 }
 
 // A container that is created while the sandbox's last one is removed keeps the sandbox's sockets.
@@ -387,10 +396,10 @@ func TestSocketsStayClaimedForContainerCreatedDuringRemoval(t *testing.T) {
 	all, dir := openAllStores(t)
 	hook := all["OCI hook"]
 	listen(t, filepath.Join(dir, "run/vsw/held/x.sock"))
-	must(t, hook.Prepare(newClient("c1", "s1", "held/x.sock")))
+	testkit.Must(t, hook.Prepare(newClient("c1", "s1", "held/x.sock")))
 	// The claims are locked: the removal waits before it releases them.
 	lock, err := openLocked(hook.host.Path("/run/jackfield/claims"), unix.O_DIRECTORY, unix.LOCK_EX)
-	must(t, err)
+	testkit.Must(t, err)
 	removed, recorded, created := make(chan error), make(chan bool), make(chan error)
 	go func() { removed <- hook.RemoveContainer("s1", "c1") }()
 	if !testkit.Until(func() bool { return !exists(hook.recordFile("s1", "c1")) }) {
@@ -406,9 +415,9 @@ func TestSocketsStayClaimedForContainerCreatedDuringRemoval(t *testing.T) {
 	case <-recorded:
 	case <-time.After(100 * time.Millisecond): // it waits for the removal
 	}
-	must(t, unix.Close(lock))
-	must(t, <-removed)
-	must(t, <-created)
+	testkit.Must(t, unix.Close(lock))
+	testkit.Must(t, <-removed)
+	testkit.Must(t, <-created)
 	if !exists(filepath.Join(hook.sandboxesDir(), "s1", claimedFile)) {
 		t.Error("the sandbox's record does not say that it has claims")
 	}

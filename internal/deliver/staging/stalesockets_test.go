@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/jackfield/jackfield/internal/base/testkit"
 	"github.com/jackfield/jackfield/internal/edit"
 )
 
@@ -15,9 +16,9 @@ import (
 func leaveSocket(t *testing.T, path string) {
 	t.Helper()
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path})
-	must(t, err)
+	testkit.Must(t, err)
 	l.SetUnlinkOnClose(false)
-	must(t, l.Close())
+	testkit.Must(t, l.Close())
 }
 
 // Only sockets without a listener are removed, only for the successor of a container, and only from a
@@ -25,10 +26,10 @@ func leaveSocket(t *testing.T, path string) {
 func TestSuccessorFindsNoStaleSocket(t *testing.T) {
 	s, dir := newTestStore(t)
 	own, admins := filepath.Join(dir, "run/vsw/own"), filepath.Join(dir, "run/vsw/common")
-	must(t, os.MkdirAll(admins, 0o755))
+	testkit.Must(t, os.MkdirAll(admins, 0o755))
 	prepare := func(id string, successor bool) {
 		t.Helper()
-		must(t, s.Prepare(edit.Container{ID: id, SandboxID: longID, Successor: successor, SocketDirs: []edit.SocketDir{
+		testkit.Must(t, s.Prepare(edit.Container{ID: id, SandboxID: longID, Successor: successor, SocketDirs: []edit.SocketDir{
 			{Root: "/run/vsw", Rel: "own", Granted: true}, {Root: "/run/vsw", Rel: "common", Granted: true}}}))
 	}
 	prepare("c1", false)
@@ -36,13 +37,13 @@ func TestSuccessorFindsNoStaleSocket(t *testing.T) {
 		leaveSocket(t, filepath.Join(d, "stale"))
 	}
 	live, err := net.Listen("unix", filepath.Join(own, "live"))
-	must(t, err)
+	testkit.Must(t, err)
 	defer live.Close()
 	seqpacket, err := net.Listen("unixpacket", filepath.Join(own, "memif"))
-	must(t, err)
+	testkit.Must(t, err)
 	defer seqpacket.Close()
-	must(t, os.WriteFile(filepath.Join(own, "file"), nil, 0o600))
-	must(t, os.Symlink("/etc/passwd", filepath.Join(own, "link")))
+	testkit.Must(t, os.WriteFile(filepath.Join(own, "file"), nil, 0o600))
+	testkit.Must(t, os.Symlink("/etc/passwd", filepath.Join(own, "link")))
 	prepare("other", false)
 	if !exists(filepath.Join(own, "stale")) {
 		t.Error("a container that succeeds no other removed a socket")

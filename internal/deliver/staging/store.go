@@ -12,8 +12,8 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/internal/deliver/claims"
 	"github.com/jackfield/jackfield/internal/deliver/sockaccess"
+	"github.com/jackfield/jackfield/internal/deliver/sockdir"
 	"github.com/jackfield/jackfield/internal/edit"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/internal/host/trust"
@@ -35,7 +35,7 @@ type Store struct {
 	dir     string // as a path of this process
 	opts    Options
 	status  Status
-	claims  *claims.Dir
+	dirs    *sockdir.Dirs
 	rights  *sockaccess.Rights
 
 	mu       sync.Mutex // guards what follows, and every mount
@@ -90,7 +90,7 @@ type Events interface {
 // Open prepares the state directory. It is created with its parents, mode 0755 whatever the
 // umask. A state directory that another user owns or can write is errdefs.ErrPermissionDenied.
 func Open(host hostfs.Root, dir string, opts Options) (*Store, error) {
-	s := &Store{host: host, hostDir: dir, dir: host.Path(dir), opts: opts, claims: claims.Open(host, claimsPath(dir, opts.Owner)), rights: openRights(host, nodeDir(dir, opts.Owner)),
+	s := &Store{host: host, hostDir: dir, dir: host.Path(dir), opts: opts, dirs: openDirs(host, dir, opts.Owner), rights: openRights(host, nodeDir(dir, opts.Owner)),
 		rebinderLock: -1, daemonLock: -1, tracked: make(map[string]*record), sockets: make(map[string]*hostSocket), watchers: make(map[bool]*watch.Watcher)}
 	if err := s.prepareStateDir(); err != nil {
 		return nil, err
@@ -126,7 +126,7 @@ func (s *Store) prepareStateDir() error {
 		}
 		parent.Close()
 	}
-	owned := []string{s.dir, s.containersDir(), s.sandboxesDir(), s.host.Path(claimsPath(s.hostDir, s.opts.Owner))}
+	owned := []string{s.dir, s.containersDir(), s.sandboxesDir(), s.host.Path(sockdir.ClaimsDir(nodeDir(s.hostDir, s.opts.Owner)))}
 	if s.opts.Shared {
 		owned = append(owned, s.readyDir())
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
+	"github.com/jackfield/jackfield/internal/base/testkit"
 	"github.com/jackfield/jackfield/internal/edit"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
@@ -24,21 +25,14 @@ import (
 func newTestStore(t *testing.T) (*Store, string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "jf")
-	must(t, err)
+	testkit.Must(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	must(t, os.MkdirAll(filepath.Join(dir, "run/vsw"), 0o755))
+	testkit.Must(t, os.MkdirAll(filepath.Join(dir, "run/vsw"), 0o755))
 	host, err := hostfs.New(dir)
-	must(t, err)
+	testkit.Must(t, err)
 	s, err := Open(host, "/run/jackfield", Options{Mode: ModeDirectory})
-	must(t, err)
+	testkit.Must(t, err)
 	return s, dir
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // listFiles lists the files in the state directory and the socket root.
@@ -47,7 +41,7 @@ func listFiles(t *testing.T, dir string) []string {
 	var out []string
 	for _, d := range []string{"run/jackfield/containers", "run/jackfield/sandboxes", "run/jackfield/claims", "run/vsw"} {
 		entries, err := os.ReadDir(filepath.Join(dir, d))
-		must(t, err)
+		testkit.Must(t, err)
 		for _, e := range entries {
 			out = append(out, d+"/"+e.Name())
 		}
@@ -65,45 +59,45 @@ var sample = edit.Container{ID: "c1", SandboxID: "s1", Files: []edit.File{{Name:
 
 func TestPreparedContainerIsRemovedCompletely(t *testing.T) {
 	s, dir := newTestStore(t)
-	must(t, s.Prepare(sample))
-	must(t, s.Prepare(sample))
+	testkit.Must(t, s.Prepare(sample))
+	testkit.Must(t, s.Prepare(sample))
 	base := filepath.Join(dir, edit.ContainerDir("/run/jackfield", "c1"))
 	for path, mode := range map[string]os.FileMode{"": 0o755, "devices.json": 0o644, "net": 0o755, "net/net1": 0o755} {
 		st, err := os.Stat(filepath.Join(base, path))
-		must(t, err)
+		testkit.Must(t, err)
 		if st.Mode().Perm() != mode {
 			t.Errorf("%q has mode %o, want %o", path, st.Mode().Perm(), mode)
 		}
 	}
 	// The application leaves a socket behind.
 	l, err := net.Listen("unix", filepath.Join(dir, "run/vsw/a/b/app.sock"))
-	must(t, err)
+	testkit.Must(t, err)
 	l.(*net.UnixListener).SetUnlinkOnClose(false)
 	l.Close()
-	must(t, s.RemoveContainer("s1", "c1"))
-	must(t, s.RemoveContainer("s1", "c1"))
+	testkit.Must(t, s.RemoveContainer("s1", "c1"))
+	testkit.Must(t, s.RemoveContainer("s1", "c1"))
 	if !exists(filepath.Join(dir, "run/vsw/a/b/app.sock")) {
 		t.Error("the sandbox's directory was removed with the container")
 	}
-	must(t, s.RemoveSandbox("s1"))
-	must(t, s.RemoveSandbox("s1"))
+	testkit.Must(t, s.RemoveSandbox("s1"))
+	testkit.Must(t, s.RemoveSandbox("s1"))
 	if l := listFiles(t, dir); len(l) > 0 {
 		t.Errorf("left: %v", l)
 	}
 }
 
-// A damaged list of directories does not block the removal of a sandbox: it is reported once, and
-// the directories remain.
-func TestDamagedListOfSocketDirectories(t *testing.T) {
-	for what, text := range map[string]string{"empty": "", "zeros": "\x00\x00", "half": `[{"root":"/run/v`, "leads out": `[{"root":"/run","rel":"../etc"}]`, "of nowhere": `[{"rel":"a"}]`, "the root": `[{"root":"/run/vsw","rel":"."}]`} {
+// A damaged claim does not block the removal of a sandbox: it is reported once, and the directories remain.
+func TestDamagedClaimOfSocketDirectory(t *testing.T) {
+	for what, text := range map[string]string{"empty": "", "zeros": "\x00\x00", "half": `{"holders":[{"sandb`,
+		"leads out": `{"parents":[{"path":"/etc"}]}`, "below": `{"parents":[{"path":"/run/vsw/a/b/c"}]}`, "itself": `{"parents":[{"path":"/run/vsw/a/b"}]}`} {
 		s, dir := newTestStore(t)
-		must(t, s.Prepare(sample))
-		list := filepath.Join(dir, "run/jackfield/sandboxes/s1", createdDirsFile)
-		must(t, os.WriteFile(list, []byte(text), 0o600))
-		if err := s.RemoveSandbox("s1"); !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), list) || !strings.Contains(err.Error(), "remain") {
+		testkit.Must(t, s.Prepare(sample))
+		claim := filepath.Join(dir, "run/jackfield/claims/%2Frun%2Fvsw%2Fa%2Fb")
+		testkit.Must(t, os.WriteFile(claim, []byte(text), 0o600))
+		if err := s.RemoveSandbox("s1"); !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), claim) || !strings.Contains(err.Error(), "remain") {
 			t.Errorf("%s: %v", what, err)
 		}
-		must(t, s.RemoveSandbox("s1"))
+		testkit.Must(t, s.RemoveSandbox("s1"))
 		if l := listFiles(t, dir); len(l) != 1 || l[0] != "run/vsw/a" || !exists(filepath.Join(dir, "run/vsw/a/b")) {
 			t.Errorf("%s: left: %v", what, l)
 		}
@@ -112,17 +106,17 @@ func TestDamagedListOfSocketDirectories(t *testing.T) {
 		other.SandboxID = "s2"
 		other.SocketDirs = slices.Clone(sample.SocketDirs)
 		other.SocketDirs[0].Granted = true
-		must(t, s.Prepare(other))
+		testkit.Must(t, s.Prepare(other))
 	}
 }
 
 func TestExistingDirectoriesStay(t *testing.T) {
 	s, dir := newTestStore(t)
-	must(t, os.MkdirAll(filepath.Join(dir, "run/vsw/a"), 0o700))
-	must(t, s.Prepare(sample))
+	testkit.Must(t, os.MkdirAll(filepath.Join(dir, "run/vsw/a"), 0o700))
+	testkit.Must(t, s.Prepare(sample))
 	// Another process creates a file next to it.
-	must(t, os.WriteFile(filepath.Join(dir, "run/vsw/a/other"), nil, 0o600))
-	must(t, s.RemoveSandbox("s1"))
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, "run/vsw/a/other"), nil, 0o600))
+	testkit.Must(t, s.RemoveSandbox("s1"))
 	if exists(filepath.Join(dir, "run/vsw/a/b")) || !exists(filepath.Join(dir, "run/vsw/a/other")) {
 		t.Error("wrong directories were removed")
 	}
@@ -133,34 +127,34 @@ func TestExistingDirectoriesStay(t *testing.T) {
 
 func TestSocketDirectoryBelongsToOneSandbox(t *testing.T) {
 	s, _ := newTestStore(t)
-	must(t, s.Prepare(sample))
+	testkit.Must(t, s.Prepare(sample))
 	for _, rel := range []string{"a/b", "a", "a/b/c"} {
 		other := edit.Container{ID: "c2", SandboxID: "s2", SocketDirs: []edit.SocketDir{{Root: "/run/vsw", Rel: rel}}}
 		if err := s.Prepare(other); !errdefs.IsConflict(err) || !strings.Contains(err.Error(), "s1") {
 			t.Errorf("%s: %v, want a conflict that names the sandbox", rel, err)
 		}
 	}
-	must(t, s.RemoveSandbox("s2"))
-	must(t, s.RemoveSandbox("s1"))
+	testkit.Must(t, s.RemoveSandbox("s2"))
+	testkit.Must(t, s.RemoveSandbox("s1"))
 	other := sample
 	other.ID, other.SandboxID = "c2", "s2"
-	must(t, s.Prepare(other))
+	testkit.Must(t, s.Prepare(other))
 }
 
 func TestSymlinksBelowARootAreNotFollowed(t *testing.T) {
 	s, dir := newTestStore(t)
-	must(t, os.MkdirAll(filepath.Join(dir, "outside"), 0o755))
-	must(t, os.Symlink("../../outside", filepath.Join(dir, "run/vsw/a")))
+	testkit.Must(t, os.MkdirAll(filepath.Join(dir, "outside"), 0o755))
+	testkit.Must(t, os.Symlink("../../outside", filepath.Join(dir, "run/vsw/a")))
 	if err := s.Prepare(sample); !errdefs.IsPermissionDenied(err) {
 		t.Errorf("got %v", err)
 	}
 	// A tenant swaps its directory for a link before it is removed.
-	must(t, os.Remove(filepath.Join(dir, "run/vsw/a")))
-	must(t, s.Prepare(sample))
-	must(t, os.WriteFile(filepath.Join(dir, "outside/precious"), nil, 0o600))
-	must(t, os.RemoveAll(filepath.Join(dir, "run/vsw/a/b")))
-	must(t, os.Symlink("../../../outside", filepath.Join(dir, "run/vsw/a/b")))
-	must(t, s.RemoveSandbox("s1"))
+	testkit.Must(t, os.Remove(filepath.Join(dir, "run/vsw/a")))
+	testkit.Must(t, s.Prepare(sample))
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, "outside/precious"), nil, 0o600))
+	testkit.Must(t, os.RemoveAll(filepath.Join(dir, "run/vsw/a/b")))
+	testkit.Must(t, os.Symlink("../../../outside", filepath.Join(dir, "run/vsw/a/b")))
+	testkit.Must(t, s.RemoveSandbox("s1"))
 	if !exists(filepath.Join(dir, "outside/precious")) {
 		t.Error("the removal followed a symlink out of the root")
 	}
@@ -189,20 +183,20 @@ func TestPrepareIsAllOrNothing(t *testing.T) {
 // new one. Retain keeps them.
 func TestRetainKeepsWhatWasCreatedAfterTheReport(t *testing.T) {
 	s, dir := newTestStore(t)
-	must(t, s.Prepare(sample))
-	must(t, os.Chtimes(s.recordFile("s1", "c1"), time.Time{}, time.Now().Add(-maxCreationTime)))
-	must(t, os.Chtimes(filepath.Join(s.sandboxesDir(), "s1"), time.Time{}, time.Now().Add(-maxCreationTime)))
-	must(t, os.Chtimes(filepath.Join(s.containersDir(), "c1"), time.Time{}, time.Now().Add(-maxCreationTime)))
+	testkit.Must(t, s.Prepare(sample))
+	testkit.Must(t, os.Chtimes(s.recordFile("s1", "c1"), time.Time{}, time.Now().Add(-maxCreationTime)))
+	testkit.Must(t, os.Chtimes(filepath.Join(s.sandboxesDir(), "s1"), time.Time{}, time.Now().Add(-maxCreationTime)))
+	testkit.Must(t, os.Chtimes(filepath.Join(s.containersDir(), "c1"), time.Time{}, time.Now().Add(-maxCreationTime)))
 	report := time.Now()
 	none := func(string) bool { return false }
-	must(t, s.Prepare(edit.Container{ID: "c2", SandboxID: "s2"}))
-	must(t, os.Mkdir(filepath.Join(s.containersDir(), "c3"), 0o755))
-	must(t, s.Retain(report, none, none))
+	testkit.Must(t, s.Prepare(edit.Container{ID: "c2", SandboxID: "s2"}))
+	testkit.Must(t, os.Mkdir(filepath.Join(s.containersDir(), "c3"), 0o755))
+	testkit.Must(t, s.Retain(report, none, none))
 	got := strings.Join(listFiles(t, dir), " ")
 	if want := "run/jackfield/containers/c2 run/jackfield/containers/c3 run/jackfield/sandboxes/s2"; got != want {
 		t.Errorf("left are %q, want %q", got, want)
 	}
-	must(t, s.Retain(time.Now().Add(time.Hour), none, none))
+	testkit.Must(t, s.Retain(time.Now().Add(time.Hour), none, none))
 	if l := listFiles(t, dir); len(l) > 0 {
 		t.Errorf("left: %q", l)
 	}
@@ -211,19 +205,19 @@ func TestRetainKeepsWhatWasCreatedAfterTheReport(t *testing.T) {
 func TestRetainKeepsLivingAndNewContainers(t *testing.T) {
 	s, dir := newTestStore(t)
 	for _, c := range []edit.Container{sample, {ID: "c2", SandboxID: "s2"}, {ID: "c3", SandboxID: "s2"}, {ID: "new", SandboxID: "s2"}, {ID: "new1", SandboxID: "s1"}} {
-		must(t, s.Prepare(c))
+		testkit.Must(t, s.Prepare(c))
 	}
 	// The runtime does not report a container that it is creating.
 	for id, sandbox := range map[string]string{"c1": "s1", "c2": "s2", "c3": "s2"} {
-		must(t, os.Chtimes(s.recordFile(sandbox, id), time.Time{}, time.Now().Add(-maxCreationTime)))
+		testkit.Must(t, os.Chtimes(s.recordFile(sandbox, id), time.Time{}, time.Now().Add(-maxCreationTime)))
 	}
-	must(t, os.Mkdir(filepath.Join(dir, "run/jackfield/containers/orphan"), 0o755))
-	must(t, s.Retain(time.Time{}, func(id string) bool { return id == "s2" }, func(id string) bool { return id == "c3" }))
+	testkit.Must(t, os.Mkdir(filepath.Join(dir, "run/jackfield/containers/orphan"), 0o755))
+	testkit.Must(t, s.Retain(time.Time{}, func(id string) bool { return id == "s2" }, func(id string) bool { return id == "c3" }))
 	got := strings.Join(listFiles(t, dir), " ")
 	if want := "run/jackfield/containers/c3 run/jackfield/containers/new run/jackfield/sandboxes/s2"; got != want {
 		t.Errorf("left are %q, want %q", got, want)
 	}
-	must(t, s.RemoveSandbox("s2"))
+	testkit.Must(t, s.RemoveSandbox("s2"))
 	if l := listFiles(t, dir); len(l) > 0 {
 		t.Errorf("left: %q", l)
 	}
@@ -231,7 +225,7 @@ func TestRetainKeepsLivingAndNewContainers(t *testing.T) {
 
 func TestStateDirectoryThatOthersCanWriteIsRefused(t *testing.T) {
 	s, dir := newTestStore(t)
-	must(t, os.Chmod(filepath.Join(dir, "run/jackfield"), 0o777))
+	testkit.Must(t, os.Chmod(filepath.Join(dir, "run/jackfield"), 0o777))
 	if _, err := Open(s.host, "/run/jackfield", Options{Mode: ModeDirectory}); !errdefs.IsPermissionDenied(err) || !strings.Contains(err.Error(), "0777") {
 		t.Errorf("got %v", err)
 	}
@@ -240,10 +234,10 @@ func TestStateDirectoryThatOthersCanWriteIsRefused(t *testing.T) {
 // A vswitch of another user needs access to the same parent directories.
 func TestStateDirectoryWithUmask(t *testing.T) {
 	host, err := hostfs.New(t.TempDir())
-	must(t, err)
+	testkit.Must(t, err)
 	defer unix.Umask(unix.Umask(0o077))
 	_, err = Open(host, "/run/jackfield/hook", Options{Mode: ModeDirectory, Shared: true})
-	must(t, err)
+	testkit.Must(t, err)
 	for dir, want := range map[string]os.FileMode{"/run": 0o755, "/run/jackfield": 0o755, "/run/jackfield/hook": 0o755, "/run/jackfield/hook/containers": privateDir} {
 		if st, err := os.Stat(host.Path(dir)); err != nil || st.Mode().Perm() != want {
 			t.Errorf("%s: %v, %v, want mode %o", dir, st, err, want)
@@ -255,15 +249,15 @@ func TestNoDescriptorLeaks(t *testing.T) {
 	s, _ := newTestStore(t)
 	count := func() int {
 		e, err := os.ReadDir("/proc/self/fd")
-		must(t, err)
+		testkit.Must(t, err)
 		return len(e)
 	}
 	before := count()
 	for range 20 {
-		must(t, s.Prepare(sample))
+		testkit.Must(t, s.Prepare(sample))
 		_ = s.Prepare(edit.Container{ID: "c2", SandboxID: "s2", SocketDirs: []edit.SocketDir{{Root: "/run/vsw", Rel: "a/b/c/d"}}})
-		must(t, s.RemoveSandbox("s2"))
-		must(t, s.RemoveSandbox("s1"))
+		testkit.Must(t, s.RemoveSandbox("s2"))
+		testkit.Must(t, s.RemoveSandbox("s1"))
 	}
 	if after := count(); after > before {
 		t.Errorf("%d descriptors, %d before", after, before)
@@ -275,12 +269,12 @@ func TestUpdateRemoves(t *testing.T) {
 	const one, two, three = `{"name":"a","interface":"net1"}`, `{"name":"a","interface":"net2","jackfield":{"eal":["-a","x"]}}`, `{"name":"b","interface":"net1"}`
 	file := func(devices string) []edit.File {
 		var text bytes.Buffer
-		must(t, json.Indent(&text, []byte(devices), "", "  "))
+		testkit.Must(t, json.Indent(&text, []byte(devices), "", "  "))
 		return []edit.File{{Name: "devices.json", Data: text.Bytes()}}
 	}
 	s, _ := newTestStore(t)
 	c := edit.Container{ID: "c1", SandboxID: "s1", Files: file("[" + one + "," + two + "," + three + "]")}
-	must(t, s.Prepare(c))
+	testkit.Must(t, s.Prepare(c))
 	for devices, want := range map[string]bool{
 		"[" + one + "," + two + "," + three + "]":                                             false,
 		"[" + two + "," + three + "," + one + "]":                                             false,

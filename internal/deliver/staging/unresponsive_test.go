@@ -17,7 +17,7 @@ import (
 // mountUnresponsive mounts a file system that never answers, until the test ends or release is called.
 func (n *node) mountUnresponsive(p string) (release func()) {
 	n.t.Helper()
-	must(n.t, os.MkdirAll(n.path(p), 0o755))
+	testkit.Must(n.t, os.MkdirAll(n.path(p), 0o755))
 	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err == nil {
 		err = unix.Mount("unresponsive", n.path(p), "fuse", unix.MS_NOSUID|unix.MS_NODEV, fmt.Sprintf("fd=%d,rootmode=40755,user_id=0,group_id=0,allow_other", fd))
@@ -60,19 +60,19 @@ func TestUnresponsiveRootBlocksNoOtherContainer(t *testing.T) {
 	n := newNode(t)
 	n.listen("run/vsw/p1/a.sock", "host")
 	n.listen("run/vsw/hung/deep/b.sock", "hung")
-	must(t, n.Prepare(newContainer("c1", "s1", "p1/a.sock")))
-	must(t, n.Prepare(newContainer("c2", "s2", "hung/deep/b.sock")))
-	must(t, n.Close())
+	testkit.Must(t, n.Prepare(newContainer("c1", "s1", "p1/a.sock")))
+	testkit.Must(t, n.Prepare(newContainer("c2", "s2", "hung/deep/b.sock")))
+	testkit.Must(t, n.Close())
 	n.Store = nil
 	release := n.mountUnresponsive("run/vsw/hung")
 	n.open(Options{Mode: ModeMount, Watch: true})
-	must(t, n.trackRecorded("s1", "c1"))
+	testkit.Must(t, n.trackRecorded("s1", "c1"))
 	n.waitUntil(func() bool {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		return n.sockets["/run/vsw/p1/a.sock"].watch != nil
 	}, "the socket is not watched")
-	must(t, n.trackRecorded("s2", "c2"))
+	testkit.Must(t, n.trackRecorded("s2", "c2"))
 	time.Sleep(200 * time.Millisecond) // now its watch waits for the file system
 	n.wantEnd("removal", func() error { return n.RemoveContainer("s1", "c1") })
 	n.wantEnd("creation", func() error { return n.Prepare(newContainer("c3", "s3", "p1/a.sock")) })
@@ -84,15 +84,15 @@ func TestUnresponsiveRootDelaysNoRebind(t *testing.T) {
 	n := newNode(t)
 	n.listen("run/vsw/p1/a.sock", "first")
 	n.listen("run/vsw/hung/deep/b.sock", "hung")
-	must(t, n.Prepare(newContainer("c1", "s1", "p1/a.sock")))
-	must(t, n.Prepare(newContainer("c2", "s2", "hung/deep/b.sock")))
-	must(t, n.Close())
+	testkit.Must(t, n.Prepare(newContainer("c1", "s1", "p1/a.sock")))
+	testkit.Must(t, n.Prepare(newContainer("c2", "s2", "hung/deep/b.sock")))
+	testkit.Must(t, n.Close())
 	n.Store = nil
 	release := n.mountUnresponsive("run/vsw/hung")
 	n.open(Options{Mode: ModeMount, Watch: true})
-	must(t, n.trackRecorded("s2", "c2"))
+	testkit.Must(t, n.trackRecorded("s2", "c2"))
 	time.Sleep(200 * time.Millisecond) // now its watch waits for the file system
-	must(t, n.trackRecorded("s1", "c1"))
+	testkit.Must(t, n.trackRecorded("s1", "c1"))
 	n.listen("run/vsw/p1/a.sock", "second")
 	n.wantAnswer(n.stagedPath("c1", "net/net1/a.sock"), "second")
 	release()
@@ -102,7 +102,7 @@ func TestUnresponsiveRootDelaysNoRebind(t *testing.T) {
 // sockets whose records have the same lock.
 func TestUnresponsiveRootDelaysNoOtherAccess(t *testing.T) {
 	n, _ := newRightsNode(t, "hung/a.sock")
-	must(t, n.Prepare(newContainerOf("c1", "s1", "hung/a.sock", edit.ByACL, 1234, 4321)))
+	testkit.Must(t, n.Prepare(newContainerOf("c1", "s1", "hung/a.sock", edit.ByACL, 1234, 4321)))
 	other := "p/b.sock"
 	for i := 0; lockOfRights(other) != lockOfRights("hung/a.sock"); i++ {
 		other = fmt.Sprintf("p/b%d.sock", i)
@@ -123,9 +123,9 @@ func TestUnresponsiveRootDelaysNoOtherAccess(t *testing.T) {
 func TestUnresponsiveRootOfGonePodDelaysNoTracking(t *testing.T) {
 	n := newNode(t)
 	n.listen("run/vsw/p1/a.sock", "host")
-	must(t, n.Prepare(edit.Container{ID: "c1", SandboxID: "s1", Dirs: []edit.Dir{{Path: "net/net1"}}, SocketDirs: []edit.SocketDir{{Root: "/run/vsw", Rel: "hung/mine", At: "net/net1"}}}))
-	must(t, n.Prepare(newContainer("c2", "s2", "p1/a.sock")))
-	must(t, n.Close())
+	testkit.Must(t, n.Prepare(edit.Container{ID: "c1", SandboxID: "s1", Dirs: []edit.Dir{{Path: "net/net1"}}, SocketDirs: []edit.SocketDir{{Root: "/run/vsw", Rel: "hung/mine", At: "net/net1"}}}))
+	testkit.Must(t, n.Prepare(newContainer("c2", "s2", "p1/a.sock")))
+	testkit.Must(t, n.Close())
 	n.Store = nil
 	release := n.mountUnresponsive("run/vsw/hung")
 	n.open(Options{Mode: ModeMount, Watch: true})

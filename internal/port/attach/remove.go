@@ -14,7 +14,7 @@ import (
 	"github.com/containerd/errdefs"
 
 	"github.com/jackfield/jackfield/internal/base/name"
-	"github.com/jackfield/jackfield/internal/deliver/claims"
+	"github.com/jackfield/jackfield/internal/deliver/sockdir"
 	"github.com/jackfield/jackfield/internal/port/record"
 	"github.com/jackfield/jackfield/internal/port/vswitch"
 	"github.com/jackfield/jackfield/internal/source/attachment"
@@ -209,7 +209,7 @@ func (t *Attachment) releaseUnrecorded(st *record.Store) error {
 		}
 		return t.recordError(err)
 	})
-	err := claims.Open(t.Root, t.ClaimsDir).Release(func(h claims.Holder) bool {
+	err := sockdir.New(t.Root, t.ClaimsDir).Release(func(h sockdir.Holder) bool {
 		return h == t.holder(h.Sandbox) && readKeys() == nil && !slices.Contains(recorded, h.Sandbox)
 	})
 	if err != nil {

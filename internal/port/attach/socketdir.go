@@ -9,14 +9,12 @@ import (
 	"errors"
 	"os"
 	"path"
-	"slices"
 	"strings"
 
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/internal/base/diag"
-	"github.com/jackfield/jackfield/internal/deliver/claims"
 	"github.com/jackfield/jackfield/internal/deliver/sockdir"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/internal/host/trust"
@@ -131,16 +129,16 @@ func (t *Attachment) claimedPath(name string) string {
 	return path.Join(t.Root.Canonical(t.SocketDir), name)
 }
 
-// holder returns the holder of a container's claims: the container and the claiming program.
-func (t *Attachment) holder(containerID string) claims.Holder {
-	return claims.Holder{Sandbox: containerID, Adapter: cmp.Or(t.Adapter, claims.CNI), StateDir: t.StateDir}
+// holder returns the holder of a container's directories, with the program that creates them.
+func (t *Attachment) holder(containerID string) sockdir.Holder {
+	return sockdir.Holder{Sandbox: containerID, Adapter: cmp.Or(t.Adapter, sockdir.CNI), StateDir: t.StateDir}
 }
 
 // claimAndCreateSocketDir claims an attachment's directory for the pod and creates it. The claim
 // prevents other pods from getting the directory before the pod's first container is created.
 func (t *Attachment) claimAndCreateSocketDir(name string) (err error) {
-	dir, claimed := claims.Open(t.Root, t.ClaimsDir), t.claimedPath(name)
-	_, fresh, err := dir.ClaimDirectory(claimed, t.holder(t.ContainerID))
+	dirs, claimed, holder := sockdir.New(t.Root, t.ClaimsDir), t.claimedPath(name), t.holder(t.ContainerID)
+	fresh, err := dirs.Claim(claimed, holder, true)
 	if errdefs.IsConflict(err) {
 		return Fail(codeConfig, "the attachment's socket directory belongs to another pod", "%v", err)
 	}
@@ -151,35 +149,23 @@ func (t *Attachment) claimAndCreateSocketDir(name string) (err error) {
 	fd, err := t.createSocketDir(name)
 	if err != nil {
 		if fresh && AsError(err).Code == CodeExists {
-			// The existing directory belongs to something else.
-			err = JoinErrors(err, dir.ReleaseDirectory(claimed, t.holder(t.ContainerID)))
+			// The existing directory is not this attachment's.
+			err = JoinErrors(err, dirs.ReleaseDirectory(claimed, holder))
 		}
 		return err
 	}
 	defer unix.Close(fd)
 	t.reportStep("directory created")
-	return t.recordSocketDir(dir, claimed, fd)
-}
-
-// recordSocketDir records in its claim that an attachment's directory was created. If the
-// configuration sets a size, recordSocketDir mounts a file system that bounds the directory. The
-// plugin runs in the runtime's mount namespace, so the mount is visible to the host.
-func (t *Attachment) recordSocketDir(dir *claims.Dir, claimed string, fd int) error {
-	if size := t.SocketDirSize; size > 0 {
-		root, err := sockdir.Mount(dir, claimed, fd, size)
-		if err != nil {
-			return Fail(codeIO, "I/O failure: socketDirSize", "bound directory %q: %v", claimed, err)
-		}
+	// The plugin runs in the runtime's mount namespace, so the host sees the mount that limits the size.
+	root, err := dirs.Limit(claimed, fd, holder, t.SocketDirSize)
+	switch {
+	case err != nil && t.SocketDirSize > 0:
+		return Fail(codeIO, "I/O failure: socketDirSize", "bound directory %q: %v", claimed, err)
+	case err != nil:
+		return Fail(codeIO, "I/O failure: claimsDir", "record the creation of %q in %q: %v", claimed, t.ClaimsDir, err)
+	case root != fd:
 		unix.Close(root)
 		t.reportStep("file system mounted")
-		return nil
-	}
-	id, err := claims.IdentityOf(fd)
-	if err == nil {
-		err = dir.SetCreated(claimed, id, nil)
-	}
-	if err != nil {
-		return Fail(codeIO, "I/O failure: claimsDir", "record the creation of %q in %q: %v", claimed, t.ClaimsDir, err)
 	}
 	return nil
 }
@@ -215,45 +201,26 @@ func (t *Attachment) createSocketDir(name string) (fd int, err error) {
 	return fd, nil
 }
 
-// removeClaimedDir removes the directory of a record, if it is still the directory that Add
-// created, and then its claim. If a killed Add did not record the directory's identity, only an
-// empty directory is removed.
+// removeClaimedDir removes the directory of a record, if it still is the one that Add created, and then its claim. The
+// directory must have one element, whatever a record says.
 func (t *Attachment) removeClaimedDir(r *record.Record) error {
 	if r.Directory == "" {
 		return nil
 	}
-	dir := claims.Open(t.Root, r.ClaimsDir)
-	claim, err := dir.Directory(r.Claimed)
-	if err != nil {
-		return ioError("claimsDir", err)
-	}
-	if slices.ContainsFunc(claim.Holders, func(h claims.Holder) bool { return h.Sandbox != r.ContainerID }) {
-		return nil // belongs to another pod, so Add could not claim it
-	}
-	if err := removeSocketDir(t.Root, r.SocketDir, r.Directory, &claim); err != nil {
+	if err := deviceinfo.CheckFileName(r.Directory); err != nil {
 		return err
 	}
-	return ioError("claimsDir", dir.ReleaseDirectory(r.Claimed, t.holder(r.ContainerID)))
-}
-
-// removeSocketDir unmounts the file system that the claim records, and removes an attachment's
-// directory. If the claim records the directory's identity, its contents are removed as well;
-// without an identity only an empty directory is removed. removeSocketDir follows no symlink and
-// changes nothing outside the directory. A missing directory is no error.
-func removeSocketDir(host hostfs.Root, dir, name string, claim *claims.Claim) error {
-	if err := deviceinfo.CheckFileName(name); err != nil {
-		return err
-	}
-	f, err := trust.OpenSharedDir(host, dir)
-	if errdefs.IsNotFound(err) {
-		return nil
-	}
-	if err != nil {
+	f, err := trust.OpenSharedDir(t.Root, r.SocketDir)
+	switch {
+	case errdefs.IsNotFound(err):
+		f = nil
+	case err != nil:
 		return dirError("socketDir", err)
+	default:
+		defer f.Close()
 	}
-	defer f.Close()
-	if err := sockdir.Remove(int(f.Fd()), name, claim, false); err != nil {
-		return Fail(codeIO, "I/O failure: socketDir", "remove %q: %v", path.Join(dir, name), err)
+	if err := sockdir.New(t.Root, r.ClaimsDir).Remove(f, r.Claimed, t.holder(r.ContainerID)); err != nil {
+		return Fail(codeIO, "I/O failure: socketDir, claimsDir", "remove %q: %v", r.Claimed, err)
 	}
 	return nil
 }

@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/jackfield/jackfield/internal/deliver/claims"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
+	"github.com/jackfield/jackfield/internal/port/record"
 )
 
 // The name of an attachment's directory is one element, whatever a record says.
@@ -27,8 +27,10 @@ func TestRemoveSocketDirRefusesPath(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	a := &Attachment{Root: host}
 	for _, name := range []string{"../precious", "..", ".", "own/..", "own/file", "/run/vsw/precious"} {
-		if err := removeSocketDir(host, "/run/vsw/sockets", name, &claims.Claim{}); err == nil {
+		r := &record.Record{SocketDir: "/run/vsw/sockets", Directory: name, ClaimsDir: "/run/claims", Claimed: "/run/vsw/sockets/" + name}
+		if err := a.removeClaimedDir(r); err == nil {
 			t.Errorf("%q was removed", name)
 		}
 	}

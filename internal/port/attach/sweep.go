@@ -13,7 +13,7 @@ import (
 	"github.com/containerd/errdefs"
 
 	"github.com/jackfield/jackfield/internal/config"
-	"github.com/jackfield/jackfield/internal/deliver/claims"
+	"github.com/jackfield/jackfield/internal/deliver/sockdir"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/internal/port/record"
 	"github.com/jackfield/jackfield/internal/port/vswitch"
@@ -43,11 +43,9 @@ func (plainKeys) Value(string) string    { return "nothing" }
 
 // attachment returns the attachment of a key in the node's own directories.
 func (s *Sweeper) attachment(ctx context.Context, key record.Key) *Attachment {
-	t := &Attachment{
-		Key: key, Root: s.Root, Log: s.Log, Program: s.Program, Source: plainKeys{},
-		ConfigFile: config.DefaultPath, StateDir: DefaultStateDir, ClaimsDir: claims.Path(s.Config.StateDir),
-		SocketDir: DefaultSocketDir, InfoDir: s.Config.DeviceInfo.CNIDir,
-	}
+	t := &Attachment{Key: key, Root: s.Root, Log: s.Log, Program: s.Program, Source: plainKeys{},
+		ConfigFile: config.DefaultPath,
+		StateDir:   DefaultStateDir, ClaimsDir: sockdir.ClaimsDir(s.Config.StateDir), SocketDir: DefaultSocketDir, InfoDir: s.Config.DeviceInfo.CNIDir}
 	if len(s.Config.Sockets.Roots) > 0 {
 		t.SocketDir = s.Config.Sockets.Roots[0]
 	}
@@ -187,17 +185,7 @@ func (s *Sweeper) RemoveSandbox(ctx context.Context, sandboxID string) error {
 		return err // the remaining records are retried
 	}
 	_, err = deviceinfo.CNIDir{Root: s.Root.Dir(), Dir: s.Config.DeviceInfo.CNIDir}.RemoveSandbox(sandboxID)
-	return JoinErrors(s.removeClaimed(ctx, sandboxID), ioError("device-info", err))
-}
-
-// removeClaimed removes the directories that the CNI plugin claimed for a sandbox, with their claims.
-func (s *Sweeper) removeClaimed(ctx context.Context, sandboxID string) error {
 	t := s.attachment(ctx, record.Key{ContainerID: sandboxID})
-	dirs, err := claims.Open(s.Root, t.ClaimsDir).HeldDirectories(t.holder(sandboxID))
-	errs := []error{ioError("claimsDir", err)}
-	for _, dir := range dirs {
-		errs = append(errs, t.removeClaimedDir(&record.Record{Key: t.Key, ClaimsDir: t.ClaimsDir, Claimed: dir,
-			SocketDir: path.Dir(dir), Directory: path.Base(dir)}))
-	}
-	return JoinErrors(errs...)
+	lost, removed := sockdir.New(s.Root, t.ClaimsDir).RemoveAll(t.holder(sandboxID))
+	return JoinErrors(ioError("claimsDir", removed), ioError("claimsDir", lost), ioError("device-info", err))
 }

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/internal/config"
+	"github.com/jackfield/jackfield/internal/deliver/sockdir"
 	"github.com/jackfield/jackfield/internal/deliver/staging"
 	"github.com/jackfield/jackfield/internal/edit"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
@@ -155,7 +156,7 @@ func checkSocketRoots(_ context.Context, n *node) (found findings) {
 	if !n.Host.IsLive() {
 		return found // the mounts of this host are not those of the node
 	}
-	for _, risk := range staging.CheckRootMounts(n.Host, n.cfg.StateDir, usable, n.cfg.Sockets.DirectoryBytes() > 0) {
+	for _, risk := range sockdir.CheckRootMounts(n.Host, n.cfg.StateDir, usable, n.cfg.Sockets.DirectoryBytes() > 0) {
 		found.add(Warning, risk.Remedy, "%s", risk.Found)
 	}
 	return found

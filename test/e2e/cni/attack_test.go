@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/internal/deliver/claims"
+	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/internal/port/vswitch"
 	"github.com/jackfield/jackfield/test/e2e"
 	"github.com/jackfield/jackfield/test/e2e/node"
@@ -59,7 +59,7 @@ func newAttacker(t *testing.T, h *e2e.H, user int64) *attacker {
 	if err := unix.Stat(target+"/tree", &st); err != nil {
 		t.Fatal(err)
 	}
-	id := claims.StatIdentity(&st)
+	id := hostfs.StatID(&st)
 	a := &attacker{t: t, h: h, tree: fmt.Sprintf(`{"device":%d,"inode":%d}`, id.Device, id.Inode)}
 	a.pod = h.RunPod(node.PodOptions{Namespace: "tenant"})
 	a.ctr = a.pod.Run(node.ContainerOptions{User: user, Group: user, Mounts: []*cri.Mount{{HostPath: volume, ContainerPath: "/data"}}})
@@ -177,8 +177,8 @@ func TestAuthorOfNetworkOwnsNothingOfTheHost(t *testing.T) {
 				// A forged record that names a file and a tree of the host, with a claim of the tree.
 				a.write("forged"+name, a.record(`"deviceInfoDir": "`+target+`", "deviceInfoFile": "passwd", "socketDir": "`+target+`",
 					"directory": "tree", "claimsDir": "`+volume+`/claims", "claimed": "`+target+`/tree"`))
-				a.write("claims/"+strings.ReplaceAll(target+"/tree", "/", "%2F"), `{"holders": [{"sandbox": "`+a.pod.ID+`", "adapter": "cni",
-					"stateDir": "`+volume+`/forged"}], "created": `+a.tree+`}`)
+				holder := `{"sandbox": "` + a.pod.ID + `", "adapter": "cni", "stateDir": "` + volume + `/forged"}`
+				a.write("claims/"+strings.ReplaceAll(target+"/tree", "/", "%2F"), `{"holders": [`+holder+`], "creator": `+holder+`, "created": `+a.tree+`}`)
 				a.sh("chmod 700 forged claims")
 				a.attack(`, "stateDir": "` + volume + `/forged", "claimsDir": "` + volume + `/claims"`)
 

@@ -11,35 +11,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/internal/deliver/claims"
+	"github.com/jackfield/jackfield/internal/base/testkit"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 
-func must(t *testing.T, err error) {
+// mountHost mounts a file system for a host root, in a mount namespace of its own.
+func mountHost(t *testing.T) string {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func open(t *testing.T, path string) int {
-	t.Helper()
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	must(t, err)
-	t.Cleanup(func() { unix.Close(fd) })
-	return fd
-}
-
-func identity(t *testing.T, path string) claims.Identity {
-	t.Helper()
-	var st unix.Stat_t
-	must(t, unix.Lstat(path, &st))
-	return claims.Identity{Device: uint64(st.Dev), Inode: st.Ino}
-}
-
-// The tmpfs has the owner, the mode and the SELinux label of the directory. unmountTmpfs removes
-// the mount that the claim has, once or twice, and no other.
-func TestMountHasAttributesOfDirectory(t *testing.T) {
 	if os.Geteuid() != 0 {
 		if os.Getenv("CI") == "true" {
 			t.Fatal("not root, which CI promises")
@@ -47,43 +25,65 @@ func TestMountHasAttributesOfDirectory(t *testing.T) {
 		t.Skip("skipped: only root mounts")
 	}
 	runtime.LockOSThread() // for good: the thread, and its mounts, end with the test
-	must(t, unix.Unshare(unix.CLONE_FS|unix.CLONE_NEWNS))
-	must(t, unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
+	testkit.Must(t, unix.Unshare(unix.CLONE_FS|unix.CLONE_NEWNS))
+	testkit.Must(t, unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
 	top := t.TempDir()
-	must(t, unix.Mount("test", top, "tmpfs", 0, ""))
-	t.Cleanup(func() { must(t, unix.Unmount(top, unix.MNT_DETACH)) })
+	testkit.Must(t, unix.Mount("test", top, "tmpfs", 0, ""))
+	t.Cleanup(func() { testkit.Must(t, unix.Unmount(top, unix.MNT_DETACH)) })
+	return top
+}
+
+func open(t *testing.T, path string) int {
+	t.Helper()
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	testkit.Must(t, err)
+	t.Cleanup(func() { unix.Close(fd) })
+	return fd
+}
+
+func identity(t *testing.T, path string) hostfs.FileID {
+	t.Helper()
+	var st unix.Stat_t
+	testkit.Must(t, unix.Lstat(path, &st))
+	return hostfs.FileID{Device: uint64(st.Dev), Inode: st.Ino}
+}
+
+// The tmpfs has the owner, the mode and the SELinux label of the directory. unmountTmpfs removes
+// the mount that the claim has, once or twice, and no other.
+func TestMountHasAttributesOfDirectory(t *testing.T) {
+	top := mountHost(t)
 	host, err := hostfs.New(top)
-	must(t, err)
-	c := claims.Open(host, "/claims")
-	_, _, err = c.ClaimDirectory("/dir", claims.Holder{Sandbox: "s1"})
-	must(t, err)
+	testkit.Must(t, err)
+	d, h := New(host, "/claims"), Holder{Sandbox: "s1"}
+	_, err = d.Claim("/dir", h, true)
+	testkit.Must(t, err)
 	dir := filepath.Join(top, "dir")
-	must(t, os.Mkdir(dir, 0o700))
-	must(t, os.Chmod(dir, 0o775))
-	must(t, os.Chown(dir, 12, 34))
+	testkit.Must(t, os.Mkdir(dir, 0o700))
+	testkit.Must(t, os.Chmod(dir, 0o775))
+	testkit.Must(t, os.Chown(dir, 12, 34))
 	const label = "system_u:object_r:container_file_t:s0"
 	labelled := unix.Setxattr(dir, "security.selinux", []byte(label), 0) == nil
 	created := identity(t, dir)
 
-	root, err := Mount(c, "/dir", open(t, dir), 64<<10)
-	must(t, err)
-	mounted, err := claims.IdentityOf(root)
-	must(t, errors.Join(err, unix.Close(root)))
-	claim, err := c.Directory("/dir")
-	must(t, err)
+	root, err := d.Limit("/dir", open(t, dir), h, 64<<10)
+	testkit.Must(t, err)
+	mounted, err := hostfs.IDOf(root)
+	testkit.Must(t, errors.Join(err, unix.Close(root)))
+	claim, err := d.read("/dir")
+	testkit.Must(t, err)
 	if claim.Created == nil || *claim.Created != created || claim.Mounted == nil || *claim.Mounted != mounted || identity(t, dir) != mounted || mounted == created {
 		t.Errorf("claim %+v, created %v, mounted %v, found %v", claim, created, mounted, identity(t, dir))
 	}
-	for _, id := range []claims.Identity{created, mounted} {
-		if own, err := c.Created("/dir", "s1", id); !own || err != nil {
+	for _, id := range []hostfs.FileID{created, mounted} {
+		if own, err := d.isCreatedFor("/dir", "s1", id); !own || err != nil {
 			t.Errorf("%v is the sandbox's: %t, %v", id, own, err)
 		}
 	}
-	if own, err := c.Created("/dir", "s1", identity(t, top)); own || err != nil {
+	if own, err := d.isCreatedFor("/dir", "s1", identity(t, top)); own || err != nil {
 		t.Errorf("another directory is the sandbox's: %t, %v", own, err)
 	}
 	var st unix.Stat_t
-	must(t, unix.Stat(dir, &st))
+	testkit.Must(t, unix.Stat(dir, &st))
 	if st.Uid != 12 || st.Gid != 34 || st.Mode&0o7777 != 0o775 {
 		t.Errorf("the root is of %d:%d, mode %o", st.Uid, st.Gid, st.Mode)
 	}
@@ -97,11 +97,11 @@ func TestMountHasAttributesOfDirectory(t *testing.T) {
 	}
 
 	parent := open(t, top)
-	if found, err := unmountTmpfs(parent, "dir", &claims.Claim{}); err != nil || found != mounted || identity(t, dir) != mounted {
+	if found, err := unmountTmpfs(parent, "dir", nil); err != nil || found != mounted || identity(t, dir) != mounted {
 		t.Errorf("without a record: found %v, %v", found, err)
 	}
 	for range 2 {
-		if found, err := unmountTmpfs(parent, "dir", &claim); err != nil || found != created {
+		if found, err := unmountTmpfs(parent, "dir", claim.Mounted); err != nil || found != created {
 			t.Errorf("found %v, %v; want %v", found, err, created)
 		}
 	}

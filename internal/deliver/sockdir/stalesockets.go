@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package staging
+package sockdir
 
 import (
 	"errors"
@@ -10,26 +10,16 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/internal/deliver/claims"
-	"github.com/jackfield/jackfield/internal/edit"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 
 // maxStaleEntries bounds the entries of a directory, which its application creates, that are checked.
 const maxStaleEntries = 256
 
-// removeStaleSockets removes the sockets on which no process listens from a directory that was created for
-// the sandbox. The application of a killed container left them, and its successor could not create its own.
-func (s *Store) removeStaleSockets(c *edit.Container, d *edit.SocketDir, fd int) error {
-	if !c.Successor {
-		return nil
-	}
-	id, err := claims.IdentityOf(fd)
-	if err != nil {
-		return err
-	}
-	created, err := s.claims.Created(filepath.Join(d.Root, filepath.Clean(d.Rel)), c.SandboxID, id)
-	if err != nil || !created {
+// RemoveStaleSockets removes the sockets on which no process listens from an open directory, if it was created for the
+// sandbox. The application of a killed container left them, and its successor could not create its own.
+func (d *Dirs) RemoveStaleSockets(path, sandbox string, fd int) error {
+	if created, err := d.IsCreated(path, sandbox, fd); err != nil || !created {
 		return err
 	}
 	dir, err := os.Open(hostfs.DescriptorPath(fd))
@@ -41,14 +31,14 @@ func (s *Store) removeStaleSockets(c *edit.Container, d *edit.SocketDir, fd int)
 	for _, name := range names {
 		if isStaleSocket(fd, name) {
 			if err := unix.Unlinkat(fd, name, 0); err != nil && !errors.Is(err, unix.ENOENT) {
-				return &os.PathError{Op: "remove stale socket", Path: filepath.Join(d.Root, d.Rel, name), Err: err}
+				return &os.PathError{Op: "remove stale socket", Path: filepath.Join(path, name), Err: err}
 			}
 		}
 	}
 	return nil
 }
 
-// isStaleSocket reports whether an entry is a socket on which no process listens. The entry is opened first: the
+// isStaleSocket reports whether an entry is a socket on which no process listens. It opens the entry first, because the
 // container can replace it.
 func isStaleSocket(dirfd int, name string) bool {
 	fd, err := unix.Openat(dirfd, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)

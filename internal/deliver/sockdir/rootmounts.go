@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package staging
+package sockdir
 
 import (
 	"fmt"
@@ -19,9 +19,12 @@ type RootRisk struct {
 	Remedy string
 }
 
-const ownFileSystem = "mount a file system of its own there, for example tmpfs with nosuid,nodev,noexec,size=64m, or set sockets.directorySize, for example to 1Mi"
-
-const notPropagated = "sockets.directorySize has no effect there, since mounts do not reach the host: mount the socket root with mountPropagation Bidirectional"
+const (
+	ownFileSystem = "mount a file system of its own there, for example tmpfs with nosuid,nodev,noexec,size=64m, " +
+		"or set sockets.directorySize, for example to 1Mi"
+	notPropagated = "sockets.directorySize has no effect there, since mounts do not reach the host: " +
+		"mount the socket root with mountPropagation Bidirectional"
+)
 
 // CheckRootMounts returns the socket roots on which a container can leave set-uid programs and
 // device nodes for users of the host, and those on the file system of the state directory,
@@ -51,11 +54,12 @@ func CheckRootMounts(host hostfs.Root, stateDir string, roots []string, bounded 
 	}
 	var risks []RootRisk
 	if len(open) > 0 {
-		risks = append(risks, RootRisk{open, fmt.Sprintf("%s not mounted nosuid,nodev: users of the host can run set-uid programs, and open device nodes, that a container leaves in a directory of its sockets",
-			listRoots(open)), remedy})
+		risks = append(risks, RootRisk{open, fmt.Sprintf("%s not mounted nosuid,nodev: users of the host can run set-uid "+
+			"programs, and open device nodes, that a container leaves in a directory of its sockets", listRoots(open)), remedy})
 	}
 	if len(shared) > 0 {
-		risks = append(risks, RootRisk{shared, fmt.Sprintf("%s on the file system of the state directory %s: a container that fills the directory of its sockets keeps all others from being created with sockets",
+		risks = append(risks, RootRisk{shared, fmt.Sprintf("%s on the file system of the state directory %s: "+
+			"a container that fills the directory of its sockets keeps all others from being created with sockets",
 			listRoots(shared), stateDir), remedy})
 	}
 	return risks
@@ -84,4 +88,13 @@ func mountOf(host hostfs.Root, dir string) (device uint64, flags int64, err erro
 		return 0, 0, err
 	}
 	return uint64(st.Dev), int64(fs.Flags), nil
+}
+
+// mountsReachHost reports whether mounts made in a directory propagate.
+func mountsReachHost(dir string) (bool, error) {
+	around, on, err := hostfs.FindMount(dir)
+	if on != nil {
+		around = *on
+	}
+	return around.Shared, err
 }

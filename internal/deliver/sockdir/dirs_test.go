@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package staging
+package sockdir
 
 import (
 	"os"
@@ -9,19 +9,20 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
+	"github.com/jackfield/jackfield/internal/base/testkit"
 	"github.com/jackfield/jackfield/internal/edit"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 
 func TestPathsStayBelowTheirRoot(t *testing.T) {
 	dir := t.TempDir()
-	must(t, os.MkdirAll(dir+"/run/vsw/p1", 0o755))
-	must(t, os.MkdirAll(dir+"/run/other", 0o755))
-	must(t, os.Symlink("p1", dir+"/run/vsw/link"))
+	testkit.Must(t, os.MkdirAll(dir+"/run/vsw/p1", 0o755))
+	testkit.Must(t, os.MkdirAll(dir+"/run/other", 0o755))
+	testkit.Must(t, os.Symlink("p1", dir+"/run/vsw/link"))
 	host, err := hostfs.New(dir)
-	must(t, err)
+	testkit.Must(t, err)
 	for rel, allowed := range map[string]bool{"p1": true, ".": true, "p1/../p1": true, "../other": false, "p1/../../other": false, "/run/vsw/p1": false, "link": false} {
-		fd, err := openBelowRoot(host, "/run/vsw", rel, unix.O_PATH|unix.O_DIRECTORY)
+		fd, err := OpenBelowRoot(host, "/run/vsw", rel, unix.O_PATH|unix.O_DIRECTORY)
 		if err == nil {
 			unix.Close(fd)
 		}
@@ -34,13 +35,13 @@ func TestPathsStayBelowTheirRoot(t *testing.T) {
 // A directory that does not exist yet can be created only below a root that exists.
 func TestMissingSocketDirNeedsItsRoot(t *testing.T) {
 	dir := t.TempDir()
-	must(t, os.MkdirAll(dir+"/run/vsw", 0o755))
+	testkit.Must(t, os.MkdirAll(dir+"/run/vsw", 0o755))
 	host, err := hostfs.New(dir)
-	must(t, err)
-	if got, err := FindSocketDir(host, "/run/jackfield", "", "s1", "/run/vsw", "p1"); got != edit.MissingDir || err != nil {
+	testkit.Must(t, err)
+	if got, err := New(host, "/run/jackfield/claims").Find("s1", "/run/vsw", "p1"); got != edit.MissingDir || err != nil {
 		t.Errorf("below a root: %v, %v", got, err)
 	}
-	if _, err := FindSocketDir(host, "/run/jackfield", "", "s1", "/run/none", "p1"); !errdefs.IsNotFound(err) {
+	if _, err := New(host, "/run/jackfield/claims").Find("s1", "/run/none", "p1"); !errdefs.IsNotFound(err) {
 		t.Errorf("without the root: %v", err)
 	}
 }

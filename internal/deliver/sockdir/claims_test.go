@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package claims
+package sockdir
 
 import (
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -14,27 +15,21 @@ import (
 
 	"github.com/containerd/errdefs"
 
+	"github.com/jackfield/jackfield/internal/base/testkit"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 
-func newDir(t testing.TB) *Dir {
+func newDir(t testing.TB) *Dirs {
 	t.Helper()
 	host, err := hostfs.New(t.TempDir())
-	must(t, err)
-	return Open(host, Path("/run/jackfield"))
+	testkit.Must(t, err)
+	return New(host, ClaimsDir("/run/jackfield"))
 }
 
-func must(t testing.TB, err error) {
+func files(t *testing.T, d *Dirs) []string {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func files(t *testing.T, d *Dir) []string {
-	t.Helper()
-	entries, err := os.ReadDir(d.dir)
-	must(t, err)
+	entries, err := os.ReadDir(d.claims.dir)
+	testkit.Must(t, err)
 	var names []string
 	for _, e := range entries {
 		names = append(names, e.Name())
@@ -44,7 +39,7 @@ func files(t *testing.T, d *Dir) []string {
 
 func TestMain(m *testing.M) {
 	if args := os.Args; len(args) == 5 && args[1] == "claim" {
-		_, _, err := Open(hostfs.Root{}, args[2]).ClaimDirectory(args[3], Holder{Sandbox: args[4], Adapter: Hook})
+		_, err := New(hostfs.Root{}, args[2]).Claim(args[3], Holder{Sandbox: args[4], Adapter: Hook}, false)
 		if err != nil {
 			fmt.Println(err)
 			os.Exit(1)
@@ -67,7 +62,8 @@ func TestOneOfManySandboxesGetsDirectory(t *testing.T) {
 				dir = "/run/vsw/a/b"
 			}
 			all.Go(func() {
-				_, _, err := (&Dir{own: d.own, dir: d.dir}).ClaimDirectory(dir, Holder{Sandbox: fmt.Sprint("s", i), Adapter: [...]string{NRI, Hook, Inject, CNI}[i%4]})
+				_, err := New(d.host, ClaimsDir("/run/jackfield")).Claim(dir, Holder{Sandbox: fmt.Sprint("s", i),
+					Adapter: [...]string{NRI, Hook, Inject, CNI}[i%4]}, false)
 				if err == nil {
 					got.Add(1)
 				} else if !errdefs.IsConflict(err) {
@@ -84,7 +80,7 @@ func TestOneOfManySandboxesGetsDirectory(t *testing.T) {
 
 func TestOneOfManyProcessesGetsDirectory(t *testing.T) {
 	self, err := os.Executable()
-	must(t, err)
+	testkit.Must(t, err)
 	for range 5 {
 		dir := filepath.Join(t.TempDir(), "claims")
 		var got atomic.Int32
@@ -106,7 +102,7 @@ func TestOneOfManyProcessesGetsDirectory(t *testing.T) {
 	}
 }
 
-func holdSocket(d *Dir, socket string, h Holder) error {
+func holdSocket(d *Dirs, socket string, h Holder) error {
 	_, err := d.HoldSockets([]string{socket}, h)
 	return err
 }
@@ -116,31 +112,31 @@ func holdSocket(d *Dir, socket string, h Holder) error {
 func TestSocketsAndDirectories(t *testing.T) {
 	a, b := Holder{Sandbox: "a", Adapter: NRI}, Holder{Sandbox: "b", Adapter: Hook}
 	d := newDir(t)
-	_, _, err := d.ClaimDirectory("/run/vsw/a", a)
-	must(t, err)
-	must(t, holdSocket(d, "/run/vsw/a/x.sock", a))
+	_, err := d.Claim("/run/vsw/a", a, false)
+	testkit.Must(t, err)
+	testkit.Must(t, holdSocket(d, "/run/vsw/a/x.sock", a))
 	for _, socket := range []string{"/run/vsw/a/x.sock", "/run/vsw/a/b/c/x.sock"} {
 		if err := holdSocket(d, socket, b); !errdefs.IsConflict(err) || !strings.Contains(err.Error(), "sandbox a") {
 			t.Errorf("%s: %v", socket, err)
 		}
 	}
-	must(t, holdSocket(d, "/run/vsw/shared/x.sock", a))
-	must(t, holdSocket(d, "/run/vsw/shared/x.sock", b))
+	testkit.Must(t, holdSocket(d, "/run/vsw/shared/x.sock", a))
+	testkit.Must(t, holdSocket(d, "/run/vsw/shared/x.sock", b))
 	sockets := []string{"/run/vsw/b.sock", "/run/vsw/a/x.sock", "/run/vsw/c.sock"}
 	if held, err := d.HoldSockets(sockets, b); held != 1 || !errdefs.IsConflict(err) || !strings.Contains(err.Error(), sockets[1]) {
 		t.Errorf("held %d sockets, then %v", held, err)
 	}
 	for _, dir := range []string{"/run/vsw/shared", "/run/vsw", "/run"} {
-		if _, _, err := d.ClaimDirectory(dir, b); !errdefs.IsConflict(err) {
+		if _, err := d.Claim(dir, b, false); !errdefs.IsConflict(err) {
 			t.Errorf("%s: %v", dir, err)
 		}
 	}
-	_, _, err = d.ClaimDirectory("/run/vsw/share", b)
-	must(t, err)
-	must(t, d.Release(func(h Holder) bool { return h == a }))
-	_, _, err = d.ClaimDirectory("/run/vsw/shared", b)
-	must(t, err)
-	must(t, d.Release(func(h Holder) bool { return h == b }))
+	_, err = d.Claim("/run/vsw/share", b, false)
+	testkit.Must(t, err)
+	testkit.Must(t, d.Release(func(h Holder) bool { return h == a }))
+	_, err = d.Claim("/run/vsw/shared", b, false)
+	testkit.Must(t, err)
+	testkit.Must(t, d.Release(func(h Holder) bool { return h == b }))
 	if left := files(t, d); len(left) > 0 {
 		t.Errorf("left: %v", left)
 	}
@@ -152,7 +148,7 @@ func TestSocketsAndDirectories(t *testing.T) {
 			all.Go(func() {
 				h := Holder{Sandbox: fmt.Sprint("s", i)}
 				if i%2 == 0 {
-					if _, _, err := d.ClaimDirectory("/run/vsw/a", h); err == nil {
+					if _, err := d.Claim("/run/vsw/a", h, false); err == nil {
 						dirs.Add(1)
 					}
 				} else if holdSocket(d, "/run/vsw/a/x.sock", h) == nil {
@@ -171,33 +167,33 @@ func TestSocketsAndDirectories(t *testing.T) {
 func TestClaimHasManyAdapters(t *testing.T) {
 	d := newDir(t)
 	byCNI, byNRI := Holder{"s1", CNI, "/run/jackfield/cni"}, Holder{"s1", NRI, "/run/jackfield"}
-	_, fresh, err := d.ClaimDirectory("/run/vsw/a", byCNI)
+	fresh, err := d.Claim("/run/vsw/a", byCNI, true)
 	if !fresh || err != nil {
 		t.Fatal(fresh, err)
 	}
-	id := Identity{7, 8}
-	must(t, d.SetCreated("/run/vsw/a", id, nil))
-	if c, fresh, err := d.ClaimDirectory("/run/vsw/a", byNRI); !fresh || err != nil || *c.Created != id {
+	id := hostfs.FileID{Device: 7, Inode: 8}
+	testkit.Must(t, d.setCreation("/run/vsw/a", creation{Creator: &byCNI, Created: &id}))
+	if c, fresh, err := d.claim("/run/vsw/a", byNRI, true); !fresh || err != nil || *c.Created != id || !c.isBy(byCNI) {
 		t.Fatal(c, fresh, err)
 	}
-	if _, fresh, err := d.ClaimDirectory("/run/vsw/a", byNRI); fresh || err != nil {
+	if fresh, err := d.Claim("/run/vsw/a", byNRI, false); fresh || err != nil {
 		t.Fatal(fresh, err)
 	}
-	must(t, d.ReleaseDirectory("/run/vsw/a", byCNI))
-	if _, _, err := d.ClaimDirectory("/run/vsw/a", Holder{Sandbox: "s2"}); !errdefs.IsConflict(err) {
+	testkit.Must(t, d.ReleaseDirectory("/run/vsw/a", byCNI))
+	if _, err := d.Claim("/run/vsw/a", Holder{Sandbox: "s2"}, false); !errdefs.IsConflict(err) {
 		t.Errorf("after the first release: %v", err)
 	}
 	for _, c := range []struct {
 		sandbox string
-		id      Identity
+		id      hostfs.FileID
 		want    bool
-	}{{"s1", id, true}, {"s2", id, false}, {"s1", Identity{7, 9}, false}, {"s1", Identity{8, 8}, false}} {
-		if got, err := d.Created("/run/vsw/a", c.sandbox, c.id); got != c.want || err != nil {
+	}{{"s1", id, true}, {"s2", id, false}, {"s1", hostfs.FileID{Device: 7, Inode: 9}, false}, {"s1", hostfs.FileID{Device: 8, Inode: 8}, false}} {
+		if got, err := d.isCreatedFor("/run/vsw/a", c.sandbox, c.id); got != c.want || err != nil {
 			t.Errorf("%+v: %t, %v", c, got, err)
 		}
 	}
-	must(t, d.ReleaseDirectory("/run/vsw/a", byNRI))
-	must(t, d.ReleaseDirectory("/run/vsw/a", byNRI))
+	testkit.Must(t, d.ReleaseDirectory("/run/vsw/a", byNRI))
+	testkit.Must(t, d.ReleaseDirectory("/run/vsw/a", byNRI))
 	if left := files(t, d); len(left) > 0 {
 		t.Errorf("left: %v", left)
 	}
@@ -206,22 +202,25 @@ func TestClaimHasManyAdapters(t *testing.T) {
 // A file that a crash cut short is no claim.
 func TestFileCutShortIsNoClaim(t *testing.T) {
 	d := newDir(t)
-	must(t, os.MkdirAll(d.dir, 0o700))
+	testkit.Must(t, os.MkdirAll(d.claims.dir, 0o700))
 	for _, text := range []string{"", "\x00\x00", `{"holders":[{"sandb`, "../x", `{"holders":null}`} {
-		must(t, os.WriteFile(filepath.Join(d.dir, "%2Frun%2Fvsw%2Fb"), []byte(text), 0o600))
-		if _, _, err := d.ClaimDirectory("/run/vsw/b", Holder{Sandbox: "s2"}); err != nil {
+		testkit.Must(t, os.WriteFile(filepath.Join(d.claims.dir, "%2Frun%2Fvsw%2Fb"), []byte(text), 0o600))
+		if _, err := d.Claim("/run/vsw/b", Holder{Sandbox: "s2"}, false); err != nil {
 			t.Errorf("%q: %v", text, err)
 		}
-		must(t, d.Release(func(h Holder) bool { return h.Sandbox == "s2" }))
+		testkit.Must(t, d.Release(func(h Holder) bool { return h.Sandbox == "s2" }))
 	}
-	must(t, os.Chmod(d.dir, 0o777))
-	if _, _, err := d.ClaimDirectory("/run/vsw/c", Holder{Sandbox: "s2"}); !errdefs.IsPermissionDenied(err) {
+	testkit.Must(t, os.Chmod(d.claims.dir, 0o777))
+	if _, err := d.Claim("/run/vsw/c", Holder{Sandbox: "s2"}, false); !errdefs.IsPermissionDenied(err) {
 		t.Errorf("a directory that others can write: %v", err)
 	}
 }
 
-func FuzzNames(f *testing.F) {
-	for _, text := range []string{"/run/vsw/a", "/run/vsw/100%", "/%2F", "=", "/=/%25"} {
+// A claim of any content has no parent that is not above its directory. A name belongs to one path.
+func FuzzClaims(f *testing.F) {
+	for _, text := range []string{"/run/vsw/a", "/run/vsw/100%", "/%2F", "=", "/=/%25",
+		`{"holders":[{"sandbox":"s1","adapter":"nri"}],"creator":{"sandbox":"s1","adapter":"nri"},"parents":[{"path":"/run/vsw/a"}]}`,
+		`{"parents":[{"path":"/etc"}]}`, `{"parents":[{"path":"/run/vsw/a/../a"}]}`, `{"parents":[{"path":"/run/vsw/a/b"}]}`} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -232,6 +231,15 @@ func FuzzNames(f *testing.F) {
 		if path, isSocket := pathOfFile(nameOfSocket("/" + text)); !isSocket || path != filepath.Clean("/"+text) {
 			t.Errorf("socket %q is %q", text, path)
 		}
+		c, whole := decodeClaim("/run/vsw/a/b", []byte(text))
+		if !whole && !reflect.DeepEqual(c, claim{}) {
+			t.Errorf("damaged claim %q is decoded to %+v", text, c)
+		}
+		for _, p := range c.Parents {
+			if filepath.Clean(p.Path) != p.Path || !strings.HasPrefix("/run/vsw/a/b", p.Path+"/") {
+				t.Errorf("%q leads to %q", text, p.Path)
+			}
+		}
 	})
 }
 
@@ -239,16 +247,16 @@ func FuzzNames(f *testing.F) {
 func TestClaimsFollowNoSymlink(t *testing.T) {
 	d := newDir(t)
 	h := Holder{Sandbox: "a", Adapter: NRI}
-	_, _, err := d.ClaimDirectory("/run/vsw/a", h)
-	must(t, err)
-	must(t, os.Rename(d.dir, d.dir+".moved"))
-	must(t, os.Symlink(filepath.Base(d.dir)+".moved", d.dir))
-	open, err := d.lock(true)
+	_, err := d.Claim("/run/vsw/a", h, false)
+	testkit.Must(t, err)
+	testkit.Must(t, os.Rename(d.claims.dir, d.claims.dir+".moved"))
+	testkit.Must(t, os.Symlink(filepath.Base(d.claims.dir)+".moved", d.claims.dir))
+	open, err := d.claims.lock(true)
 	open.Close()
 	if !errdefs.IsPermissionDenied(err) {
 		t.Errorf("claims at a symlink are locked: %v", err)
 	}
-	if _, _, err := d.ClaimDirectory("/run/vsw/b", h); !errdefs.IsPermissionDenied(err) {
+	if _, err := d.Claim("/run/vsw/b", h, false); !errdefs.IsPermissionDenied(err) {
 		t.Errorf("a claim is written through a symlink: %v", err)
 	}
 }
