@@ -110,9 +110,12 @@ func try(tree string, files map[string][]byte, m mutation, build bool) (fault, o
 		return err.Error(), ""
 	}
 	command := m.command
+	if build {
+		command = "true"
+	}
 	for name, text := range changed {
 		if build && strings.HasSuffix(name, ".go") {
-			command = "go build -o /dev/null ./" + filepath.Dir(name)
+			command += " && go build -o /dev/null ./" + filepath.Dir(name)
 		}
 		if err := os.WriteFile(filepath.Join(tree, name), text, 0o644); err != nil {
 			return err.Error(), ""

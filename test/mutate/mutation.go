@@ -142,7 +142,7 @@ func (e edit) apply(files map[string][]byte) (file string, text []byte, err erro
 				continue // within a word
 			}
 			places = append(places, fmt.Sprintf("%s:%d", name, 1+bytes.Count(data[:at[0]], []byte("\n"))))
-			file, text = name, slices.Concat(data[:at[0]], []byte(strings.TrimSpace(e.after)), data[at[1]:])
+			file, text = name, slices.Concat(data[:at[0]], e.indented(data[:at[0]]), data[at[1]:])
 		}
 	}
 	switch len(places) {
@@ -153,6 +153,13 @@ func (e edit) apply(files map[string][]byte) (file string, text []byte, err erro
 	}
 	slices.Sort(places)
 	return "", nil, fmt.Errorf("%s have this text; add neighbouring lines:\n%s", strings.Join(places, ", "), e.before)
+}
+
+// indented returns the text after with the indentation of the line that it begins in, which YAML needs.
+func (e edit) indented(before []byte) []byte {
+	line := before[bytes.LastIndexByte(before, '\n')+1:]
+	indentation := line[:len(line)-len(bytes.TrimLeft(line, " \t"))]
+	return []byte(strings.ReplaceAll(strings.TrimSpace(e.after), "\n", "\n"+string(indentation)))
 }
 
 func isBlank(data []byte, i int) bool {

@@ -35,7 +35,7 @@ func TestEditIsFoundWhereverItIs(t *testing.T) {
 		{" if ok && done {\n-stop()\n", "a/a.go: x\n\tif ok && done {\n\t}\n", ""},
 		{"in c\n-same()\n", "c/c.go: \n", ""},
 		{"in b/b.go\n-same()\n+x()\n", "b/b.go: x()\nunsame()\n", ""},
-		{"-x\n+y\n\n-stop()\n+go_on()\n", "a/a.go: y\n\tif ok &&\n\t\tdone {\n\t\tgo_on()\n\t}\n", ""},
+		{"-x\n+y\n\n-stop()\n+one()\n+two()\n", "a/a.go: y\n\tif ok &&\n\t\tdone {\n\t\tone()\n\t\ttwo()\n\t}\n", ""},
 		{"-same()\n", "", "b/b.go:1, c/c.go:1 have this text"},
 		{"-if ok {\n", "", "no file has this text"},
 		{"in a\n-same()\n", "", "no file has this text"},
