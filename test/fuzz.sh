@@ -9,30 +9,34 @@
 set -euo pipefail
 GO=${GO:-go}
 top=$(cd "$(dirname "$0")/.." && pwd)
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+cache=$($GO env GOCACHE)/fuzz
 count=0
 
-# fuzz PACKAGE TARGET BOUND
+# fuzz DIRECTORY PACKAGE TARGET BOUND
 fuzz() {
-  $GO test -run '^$' -fuzz "^$2\$" -fuzztime "$3" -fuzzminimizetime 10x "$1" >"$log" 2>&1
+  (cd "$1" && "$tmp/fuzz.test" -test.run '^$' -test.fuzz "^$3\$" -test.fuzztime "$4" -test.fuzzminimizetime 10x -test.fuzzcachedir "$cache/$2") >"$tmp/log" 2>&1
 }
 
 fail() {
-  cat "$log"
+  cat "$tmp/log"
   exit 1
 }
 
 for module in "$@"; do
   cd "$top/$module"
-  while read -r pkg; do
-    targets=$($GO test -list '^Fuzz' "$pkg" | grep '^Fuzz' || true)
+  while read -r dir; do
+    # Built once for all targets of the package, with the coverage that guides the fuzzer.
+    $GO test -c -fuzz . -o "$tmp/fuzz.test" "$dir"
+    pkg=$($GO list "$dir")
+    targets=$(cd "$dir" && "$tmp/fuzz.test" -test.list '^Fuzz' | grep '^Fuzz' || true)
     for target in $targets; do
-      echo "fuzz $pkg $target"
-      fuzz "$pkg" "$target" "${FUZZTIME:-5s}" || {
-        grep -q '^    context deadline exceeded$' "$log" && ! grep -q 'Failing input' "$log" || fail
-        echo "fuzz $pkg $target: the time ended within a call; again, by calls"
-        fuzz "$pkg" "$target" "${FUZZCALLS:-5000x}" || fail
+      echo "fuzz $dir $target"
+      fuzz "$dir" "$pkg" "$target" "${FUZZTIME:-5s}" || {
+        grep -q '^    context deadline exceeded$' "$tmp/log" && ! grep -q 'Failing input' "$tmp/log" || fail
+        echo "fuzz $dir $target: the time ended within a call; again, by calls"
+        fuzz "$dir" "$pkg" "$target" "${FUZZCALLS:-5000x}" || fail
       }
       count=$((count + 1))
     done
