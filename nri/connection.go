@@ -21,6 +21,8 @@ import (
 
 	"github.com/jackfield/jackfield/internal/base/deadline"
 	"github.com/jackfield/jackfield/internal/base/diag"
+	"github.com/jackfield/jackfield/internal/base/retry"
+	"github.com/jackfield/jackfield/internal/base/throttle"
 	"github.com/jackfield/jackfield/internal/deliver/nri/capability"
 	"github.com/jackfield/jackfield/internal/engine"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
@@ -44,8 +46,6 @@ const (
 	// maxRegisterDelay bounds the time between two attempts to register with a runtime that
 	// accepts connections and refuses the plugin.
 	maxRegisterDelay = time.Second
-	// repeatWarningInterval is how often an unchanged failure is logged.
-	repeatWarningInterval = time.Minute
 	// dialTimeout bounds one attempt to connect.
 	dialTimeout = 5 * time.Second
 )
@@ -58,6 +58,8 @@ type runtimeLink struct {
 	registered   atomic.Bool // Synchronize ran, or the runtime never calls it
 	capabilities atomic.Pointer[capability.Capabilities]
 	info         atomic.Pointer[status.Runtime] // from the last registration; nil before the first
+
+	failures throttle.Throttle[string] // to connect and register, by reason
 
 	mu    sync.Mutex
 	stub  stub.Stub
@@ -91,17 +93,17 @@ func (r *runtimeLink) capabilitiesFor(req *engine.Request) capability.Capabiliti
 // run connects plugin to the runtime until ctx ends. When the connection is lost it connects again as soon as
 // the runtime listens. With an inherited connection it returns when the connection ends.
 func (r *runtimeLink) run(ctx context.Context, plugin any) error {
-	warnings := &connectionWarnings{log: r.log}
+	defer r.failures.Reset()
 	dialer := net.Dialer{Timeout: dialTimeout}
 	socket := cmp.Or(r.opts.Socket, api.DefaultSocketPath)
 	dial := func() (net.Conn, error) { return dialer.Dial("unix", socket) }
 	created, stop := r.watchSocket(socket)
 	defer stop()
-	delay := connectInterval
+	backoff := retry.Backoff{First: connectInterval, Last: maxRegisterDelay}
 	for {
 		var conn net.Conn // nil for the inherited connection
 		if !r.opts.Inherited {
-			if conn = dialUntilConnected(ctx, dial, created, warnings.logFailure); conn == nil {
+			if conn = dialUntilConnected(ctx, dial, created, r.logFailure); conn == nil {
 				return nil
 			}
 		}
@@ -114,13 +116,10 @@ func (r *runtimeLink) run(ctx context.Context, plugin any) error {
 			return err
 		}
 		if r.counters.Connections.Load() > registrations {
-			// The runtime is being restarted.
-			warnings.forgetReason()
-			delay = connectInterval
+			backoff.Reset() // the runtime is being restarted
 		}
-		warnings.logFailure(err)
-		deadline.Sleep(ctx, delay)
-		delay = min(2*delay, maxRegisterDelay)
+		r.logFailure(err)
+		deadline.Sleep(ctx, backoff.Next())
 	}
 }
 
@@ -289,26 +288,22 @@ func inferNRIVersion(runtime, version string) string {
 	return inferred
 }
 
-// connectionWarnings logs why there is no connection: when the reason changes, and once a minute while it
-// stays.
-type connectionWarnings struct {
-	log    *logrus.Entry
-	reason string
-	logged time.Time
+// logFailure logs why there is no connection, each reason at once and then once a minute.
+func (r *runtimeLink) logFailure(err error) {
+	reason := diag.ErrorText(err)
+	r.failures.Report(reason, func(repeats int) {
+		withRepeats(r.log, repeats).
+			WithField("hint", "is NRI on in the runtime's configuration? run `jackfield doctor`").
+			Warnf("no connection to the runtime: %s", reason)
+	})
 }
 
-func (w *connectionWarnings) logFailure(err error) {
-	reason := err.Error()
-	if reason == w.reason && time.Since(w.logged) < repeatWarningInterval {
-		return
-	}
-	w.reason, w.logged = reason, time.Now()
-	w.log.WithField("hint", "is NRI on in the runtime's configuration? run `jackfield doctor`").
-		Warnf("no connection to the runtime: %s", diag.ErrorText(err))
+// markRegistered ends the warnings about a missing connection.
+func (r *runtimeLink) markRegistered() {
+	r.counters.Connections.Add(1)
+	r.registered.Store(true)
+	r.failures.Reset()
 }
-
-// forgetReason makes the next failure a new one.
-func (w *connectionWarnings) forgetReason() { w.reason = "" }
 
 // stubLogger logs the NRI library's messages as details.
 type stubLogger struct{ log *logrus.Entry }

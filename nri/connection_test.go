@@ -15,6 +15,8 @@ import (
 
 	"github.com/containerd/nri/pkg/api"
 	"github.com/sirupsen/logrus"
+
+	"github.com/jackfield/jackfield/internal/report/telemetry"
 )
 
 // The plugin connects within connectInterval after the runtime listens, however long the runtime was
@@ -108,9 +110,9 @@ func TestConnectionWarningsAreFew(t *testing.T) {
 		var out strings.Builder
 		log := logrus.New()
 		log.SetOutput(io.Writer(&out))
-		w := &connectionWarnings{log: logrus.NewEntry(log)}
+		w := &runtimeLink{daemon: &daemon{log: logrus.NewEntry(log), counters: telemetry.NewCounters()}}
 		lines := func() int { return strings.Count(out.String(), "\n") }
-		for end := time.Now().Add(10 * time.Minute); time.Now().Before(end); time.Sleep(connectInterval) {
+		for end := time.Now().Add(10*time.Minute - time.Second); time.Now().Before(end); time.Sleep(connectInterval) {
 			w.logFailure(errors.New("no such file or directory"))
 		}
 		if n := lines(); n != 10 {
@@ -124,7 +126,7 @@ func TestConnectionWarningsAreFew(t *testing.T) {
 		if n := lines(); n != 11 {
 			t.Errorf("%d lines after another reason, want 11", n)
 		}
-		w.forgetReason()
+		w.markRegistered()
 		w.logFailure(errors.New("connection refused"))
 		if n := lines(); n != 12 {
 			t.Errorf("%d lines after a registration, want 12", n)

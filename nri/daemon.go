@@ -125,6 +125,14 @@ func (d *daemon) containerLog(pod *api.PodSandbox, c *api.Container) *logrus.Ent
 	return d.podLog(pod).WithFields(logrus.Fields{"container": containerName(c), "containerID": c.GetId()})
 }
 
+// withRepeats adds the number of repetitions to a throttled line.
+func withRepeats(log *logrus.Entry, repeats int) *logrus.Entry {
+	if repeats == 0 {
+		return log
+	}
+	return log.WithField("repeats", repeats)
+}
+
 // closeTimeout bounds how long the end of the process waits for a file system.
 const closeTimeout = 2 * time.Second
 

@@ -47,8 +47,7 @@ func (p *Plugin) Configure(_ context.Context, cfg, runtime, version string) (api
 	}
 	can := p.runtime.capabilities.Load()
 	if p.opts.Inherited && !can.SyncPreinstalled {
-		p.counters.Connections.Add(1)
-		p.runtime.registered.Store(true)
+		p.runtime.markRegistered()
 		p.restored.start()
 	}
 	// All of these are as old as NRI 0.2: a runtime refuses the registration of a plugin that requests an event
@@ -83,8 +82,7 @@ func (p *Plugin) Synchronize(
 	p.log.WithField("pods", len(pods)).WithField("containers", len(containers)).Info("synchronized")
 	p.ports.sandboxesChanged()
 	p.missed.wake.send()
-	p.counters.Connections.Add(1)
-	p.runtime.registered.Store(true)
+	p.runtime.markRegistered()
 	return nil, nil
 }
 

@@ -33,7 +33,7 @@ func (r *hookRebinder) run(dir string) {
 			store := r.store.Load()
 			if store == nil {
 				opened, err := staging.Open(r.host, dir, staging.Options{
-					Owner: staging.HookOwner, Shared: true, NoCreate: true, Watch: true, Events: stagingEvents{r.daemon}})
+					Owner: staging.HookOwner, Shared: true, NoCreate: true, Watch: true, Events: newStagingEvents(r.daemon)})
 				if err != nil {
 					return 0, err
 				}

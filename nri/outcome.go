@@ -13,9 +13,11 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/jackfield/jackfield/internal/base/diag"
+	"github.com/jackfield/jackfield/internal/base/throttle"
 	"github.com/jackfield/jackfield/internal/config/policy"
 	"github.com/jackfield/jackfield/internal/edit"
 	"github.com/jackfield/jackfield/internal/engine"
+	"github.com/jackfield/jackfield/internal/report/outcome"
 	"github.com/jackfield/jackfield/internal/report/status"
 	"github.com/jackfield/jackfield/internal/report/telemetry"
 )
@@ -25,8 +27,11 @@ type outcomes struct {
 	*daemon
 	audit      *auditLog
 	generation func() uint64 // of the configuration in force
-	refusals   refusalThrottle
+	refusals   throttle.Throttle[refusalKey]
 }
+
+// refusalKey is a reason why a container was refused. The kubelet tries again every few seconds.
+type refusalKey struct{ namespace, pod, container, reason string }
 
 // reportCreated reports the outcome of each request of a container that is created. It returns the record for
 // the status; nil for none.
@@ -81,6 +86,20 @@ func (o *outcomes) reportRefused(pod *api.PodSandbox, c *api.Container, err erro
 	o.logRefusal(pod, c, withoutContainer(err), "container refused", o.newRecord(pod, c, items, nil))
 }
 
+// logRefusal writes a refusal to the log and the audit file, throttled.
+func (o *outcomes) logRefusal(pod *api.PodSandbox, c *api.Container, err error, message string,
+	record status.Container) {
+	key := refusalKey{pod.GetNamespace(), pod.GetName(), containerName(c), diag.ErrorText(err)}
+	log := o.containerLog(pod, c).WithError(err)
+	o.refusals.Report(key, func(repeats int) {
+		if repeats > 0 {
+			record.Since = time.Now().UTC()
+		}
+		withRepeats(log, repeats).Error(message)
+		o.audit.write(eventRefused, err, record, repeats)
+	})
+}
+
 // withoutContainer returns the error without the name of the container, which is a field of the log and the
 // audit file.
 func withoutContainer(err error) error {
@@ -117,62 +136,31 @@ func (o *outcomes) countItems(items []engine.Item) {
 	}
 }
 
-// maxLoggedRequests is how many requests of a container have log lines of their own: a pod's
-// author writes as many requests as an annotation holds.
-const maxLoggedRequests = 16
-
 // logPlan logs one line for everything that was injected, and a line for each of the first
 // requests that were not injected or that have a note.
 func logPlan(log *logrus.Entry, items []engine.Item) {
-	var injected []string
-	lines := 0
-	line := func(write func()) {
-		if lines++; lines <= maxLoggedRequests {
-			write()
+	lines, injected := outcome.Describe(items)
+	n := 0
+	for _, l := range lines {
+		level, _ := logrus.ParseLevel(l.Level)
+		if !log.Logger.IsLevelEnabled(level) {
+			continue
 		}
+		if n++; n > outcome.MaxLines {
+			continue
+		}
+		entry := log.WithField("request", l.Request)
+		if l.Reason != "" {
+			entry = entry.WithField("reason", l.Reason)
+		}
+		entry.Log(level, l.Text)
 	}
-	for _, it := range items {
-		if it.Audit != "" {
-			line(func() {
-				log.WithFields(logrus.Fields{"request": it.Request, "refusal": it.Audit}).
-					Warn("mode enforce would deny this request")
-			})
-		}
-		switch it.Outcome {
-		case engine.Injected:
-			injected = append(injected, it.Request+" from "+it.File+" by "+ruleName(it.Rule))
-			for _, n := range it.Notes {
-				line(func() { log.WithField("request", it.Request).Info(n) })
-			}
-		case engine.Present:
-			if log.Logger.IsLevelEnabled(logrus.DebugLevel) {
-				line(func() { log.WithField("request", it.Request).Debug("present already") })
-			}
-		case engine.Unmanaged:
-			line(func() {
-				log.WithFields(logrus.Fields{"request": it.Request, "file": it.File, "reason": it.Reason}).Info("unmanaged")
-			})
-		case engine.Skipped:
-			line(func() {
-				log.WithFields(logrus.Fields{"request": it.Request, "reason": it.Reason}).Warn("optional request skipped")
-			})
-		}
-	}
-	if more := lines - maxLoggedRequests; more > 0 {
+	if more := n - outcome.MaxLines; more > 0 {
 		log.Warnf("%d more lines about requests of this container are left out; audit.file has all of them", more)
 	}
 	if len(injected) > 0 {
 		log.WithField("requests", injected).Info("injected")
 	}
-}
-
-// ruleName returns a rule for the log. A request that grants access to nothing on the host needs
-// no rule.
-func ruleName(rule string) string {
-	if rule == "" {
-		return "no rule"
-	}
-	return "rule " + rule
 }
 
 // newRecord returns the record of a container for status and audit. plan is nil for a refused container.

@@ -11,6 +11,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/jackfield/jackfield/internal/engine"
+	"github.com/jackfield/jackfield/internal/report/outcome"
 	"github.com/jackfield/jackfield/internal/report/telemetry"
 )
 
@@ -26,8 +27,8 @@ func TestLogLinesOfOneContainerAreBounded(t *testing.T) {
 	items = append(items, engine.Item{Request: "injected", Outcome: engine.Injected, Notes: make([]string, 100)})
 	logPlan(logrus.NewEntry(log), items)
 	text := buf.String()
-	if n := strings.Count(text, "\n"); n != maxLoggedRequests+2 {
-		t.Errorf("the log has %d lines, want the first %d, one for the others, and one for what was injected", n, maxLoggedRequests)
+	if n := strings.Count(text, "\n"); n != outcome.MaxLines+2 {
+		t.Errorf("the log has %d lines, want the first %d, one for the others, and one for what was injected", n, outcome.MaxLines)
 	}
 	for _, want := range []string{"request 0.", "request 7.", "2084 more lines", "injected from"} {
 		if !strings.Contains(text, want) {
@@ -80,5 +81,18 @@ func TestEachKindOfRequestIsCounted(t *testing.T) {
 		if c.Requests(telemetry.Present) != 1 || c.Requests(telemetry.Failed) != 0 {
 			t.Errorf("%s is counted as something else", kind)
 		}
+	}
+}
+
+// A container that is refused again has no second line in the log and the audit file.
+func TestRefusedContainerIsLoggedOnce(t *testing.T) {
+	h := newReloadHost(t, refusing, false)
+	for range 3 {
+		if err := h.create(); err == nil {
+			t.Fatal("the container is created")
+		}
+	}
+	if n := strings.Count(h.log.String(), "container refused"); n != 1 {
+		t.Errorf("%d lines, want 1", n)
 	}
 }

@@ -179,7 +179,7 @@ func (p *Plugin) Close() error {
 		closeWithin(func() error { p.tasks.Wait(); return nil }),
 		closeWithin(func() error { p.records.write(); return nil }),
 		closeWithin(func() error { return errors.Join(p.config.close(), p.state.close()) }))
-	p.outcomes.refusals.close()
+	p.outcomes.refusals.Close()
 	p.servers.close()
 	p.audit.close()
 	return err

@@ -67,7 +67,7 @@ func (s *stateDir) open(cfg *config.Config) error {
 
 func (s *stateDir) openStore(cfg *config.Config) (*staging.Store, error) {
 	store, err := staging.Open(s.host, cfg.StateDir, staging.Options{Mode: staging.Mode(cfg.Sockets.Staging),
-		Watch: true, Exclusive: true, DirectorySize: cfg.Sockets.DirectoryBytes(), Events: stagingEvents{s.daemon}})
+		Watch: true, Exclusive: true, DirectorySize: cfg.Sockets.DirectoryBytes(), Events: newStagingEvents(s.daemon)})
 	if err != nil {
 		return nil, err
 	}
@@ -138,24 +138,4 @@ func (s *stateDir) runPostponed() {
 			remove()
 		}()
 	}
-}
-
-// stagingEvents counts and logs the background work of a store.
-type stagingEvents struct{ *daemon }
-
-func (e stagingEvents) Rebound(r staging.Rebound) {
-	message := "the host created the socket; bound it in the containers"
-	if r.Again > 0 {
-		message = "the host re-created the socket; rebound it in the containers"
-		e.counters.Rebinds.Add(1)
-	}
-	if !r.Throttled {
-		e.log.WithField("socket", r.Socket).WithField("containers", r.Containers).WithField("took", r.Took.String()).
-			Info(message)
-	}
-}
-
-func (e stagingEvents) Failed(err error) {
-	e.counters.StagingFailed.Add(1)
-	e.log.WithError(err).Warn("cannot update the sockets of running containers")
 }

@@ -22,8 +22,8 @@ const rebindContainers = 100
 
 type rebinds chan staging.Rebound
 
-func (r rebinds) Rebound(x staging.Rebound) { r <- x }
-func (r rebinds) Failed(err error)          { fmt.Fprintln(os.Stderr, "staging:", err) }
+func (r rebinds) Rebound(x staging.Rebound)          { r <- x }
+func (r rebinds) Failed(_ string, _ bool, err error) { fmt.Fprintln(os.Stderr, "staging:", err) }
 
 // BenchmarkRebind re-creates a vswitch's socket b.N times (use -benchtime=1000x) while 100
 // containers, each with its own mount namespace, have it mounted. It measures the time from the new

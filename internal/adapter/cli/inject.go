@@ -17,6 +17,7 @@ import (
 	"github.com/jackfield/jackfield/internal/deliver/staging"
 	"github.com/jackfield/jackfield/internal/edit/oci"
 	"github.com/jackfield/jackfield/internal/engine"
+	"github.com/jackfield/jackfield/internal/report/outcome"
 	"github.com/jackfield/jackfield/internal/source/annotation"
 	"github.com/jackfield/jackfield/internal/source/kubelet"
 	"github.com/jackfield/jackfield/pkg/cdi"
@@ -236,17 +237,12 @@ func (in *injection) explainError(err error) error {
 	return err
 }
 
-// printNotInjected prints what was not injected although nothing failed.
+// printNotInjected prints the requests that were not injected although nothing failed, and notes.
 func (in *injection) printNotInjected(plan *engine.Plan) {
-	for _, it := range plan.Items {
-		if it.Outcome == engine.Skipped || it.Outcome == engine.Unmanaged {
-			in.env.message("%s: %s: %s", it.Request, it.Outcome, it.Reason)
-		}
-		for _, n := range it.Notes {
-			in.env.message("%s: %s", it.Request, n)
-		}
-		if it.Audit != "" {
-			in.env.message("%s: mode enforce would refuse it: %s", it.Request, it.Audit)
+	lines, _ := outcome.Describe(plan.Items)
+	for _, l := range lines {
+		if l.Level != "debug" {
+			in.env.message("%s", l)
 		}
 	}
 }

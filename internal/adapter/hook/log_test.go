@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/jackfield/jackfield/internal/engine"
+	"github.com/jackfield/jackfield/internal/report/outcome"
 
 	"golang.org/x/sys/unix"
 )
@@ -80,7 +81,7 @@ func TestLogBoundsLinesPerContainer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n, text := strings.Count(string(data), "\n"), string(data); n != maxLogged+1 || !strings.Contains(text, "and 1984 more lines") {
-		t.Errorf("%d lines, want %d and one for the others: %s", n, maxLogged, text)
+	if n, text := strings.Count(string(data), "\n"), string(data); n != outcome.MaxLines+1 || !strings.Contains(text, "and 1984 more lines") {
+		t.Errorf("%d lines, want %d and one for the others: %s", n, outcome.MaxLines, text)
 	}
 }

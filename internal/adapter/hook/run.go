@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"github.com/jackfield/jackfield/internal/deliver/staging"
 	"github.com/jackfield/jackfield/internal/engine"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
+	"github.com/jackfield/jackfield/internal/report/outcome"
 )
 
 // Timeout is the time after which the program exits with ErrTimeout. It replaces a timeout in the
@@ -170,37 +172,15 @@ func (h *hook) resolveOnce(ctx context.Context, req *engine.Request, staged bool
 	return plan, nil
 }
 
-// maxLogged bounds the log lines about single requests of a container, because an annotation can
-// hold thousands.
-const maxLogged = 16
-
 // report logs one line for all delivered requests, and one line for each of the first requests that
 // are not delivered or have notes.
 func (h *hook) report(plan *engine.Plan) {
-	var injected []string
-	lines := 0
-	write := func(level, text string) {
-		if lines++; lines <= maxLogged {
-			h.logLine(level, text)
-		}
+	lines, injected := outcome.Describe(plan.Items)
+	lines = slices.DeleteFunc(lines, func(l outcome.Line) bool { return l.Level == "debug" })
+	for _, l := range lines[:min(len(lines), outcome.MaxLines)] {
+		h.logLine(l.Level, l.String())
 	}
-	for _, it := range plan.Items {
-		if it.Audit != "" {
-			write("warning", it.Request+": mode enforce would deny this: "+it.Audit)
-		}
-		switch it.Outcome {
-		case engine.Injected:
-			injected = append(injected, it.Request+" from "+it.File)
-			for _, n := range it.Notes {
-				write("info", it.Request+": "+n)
-			}
-		case engine.Unmanaged:
-			write("info", it.Request+": unmanaged: "+it.Reason)
-		case engine.Skipped:
-			write("warning", it.Request+": optional, skipped: "+it.Reason)
-		}
-	}
-	if more := lines - maxLogged; more > 0 {
+	if more := len(lines) - outcome.MaxLines; more > 0 {
 		h.logLine("warning", fmt.Sprintf("and %d more lines about requests of this container", more))
 	}
 	if len(injected) > 0 {

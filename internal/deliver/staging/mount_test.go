@@ -81,6 +81,8 @@ type events struct {
 	mu      sync.Mutex
 	rebound []Rebound
 	failed  []error
+
+	hostFailures int // of failed, those that no tenant can cause
 }
 
 func (e *events) Rebound(r Rebound) {
@@ -89,10 +91,13 @@ func (e *events) Rebound(r Rebound) {
 	e.rebound = append(e.rebound, r)
 }
 
-func (e *events) Failed(err error) {
+func (e *events) Failed(_ string, tenant bool, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.failed = append(e.failed, err)
+	if !tenant {
+		e.hostFailures++
+	}
 }
 
 func (e *events) failures() []error {

@@ -25,9 +25,7 @@ type Rebound struct {
 	Containers int           // in how many it was bound
 	Again      int           // in how many of them in place of an earlier socket
 	Took       time.Duration // from the watcher's event to the last container
-	// Throttled means that the socket caused log lines a moment ago: count it, and do not log
-	// it.
-	Throttled bool
+	Tenant     bool          // a tenant can write a directory on the way to the socket
 }
 
 // onSocketEvent checks a socket that may have been re-created, or whose permissions may have
@@ -36,7 +34,8 @@ type Rebound struct {
 func (s *Store) onSocketEvent(src *hostSocket) {
 	defer func() {
 		if r := recover(); r != nil {
-			s.reportWatchFailure(fmt.Errorf("rebind socket %q: internal error: %v: %w\n%s", src.socket.HostPath(), r, errdefs.ErrInternal, debug.Stack()))
+			s.reportFailure(fmt.Errorf("rebind socket %q: internal error: %v: %w\n%s", src.socket.HostPath(), r,
+				errdefs.ErrInternal, debug.Stack()))
 		}
 	}()
 	began := time.Now()
@@ -44,18 +43,13 @@ func (s *Store) onSocketEvent(src *hostSocket) {
 	failed := err != nil && !errdefs.IsNotFound(err)
 	s.mu.Lock()
 	s.updateWatcher(src, tenant)
-	if !failed && bound.containers == 0 {
-		s.mu.Unlock()
-		return
-	}
-	suppress, suppressed := src.throttle.countLine(time.Now(), tenant, failed)
 	s.mu.Unlock()
-	if failed && !suppress {
-		s.reportFailure(withSuppressed(fmt.Errorf("rebind socket %q: %w", src.socket.HostPath(), err), suppressed))
+	if failed {
+		s.reportSocketFailure(src.socket.HostPath(), tenant, fmt.Errorf("rebind socket %q: %w", src.socket.HostPath(), err))
 	}
 	if bound.containers > 0 && s.opts.Events != nil {
 		s.opts.Events.Rebound(Rebound{Socket: src.socket.HostPath(), Containers: bound.containers, Again: bound.again,
-			Took: time.Since(began), Throttled: suppress})
+			Took: time.Since(began), Tenant: tenant})
 	}
 }
 

@@ -38,16 +38,14 @@ type Store struct {
 	dirs    *sockdir.Dirs
 	rights  *sockaccess.Rights
 
-	mu       sync.Mutex // guards what follows, and every mount
-	tracked  map[string]*record
-	sockets  map[string]*hostSocket  // by the socket's host path
-	watchers map[bool]*watch.Watcher // by whether tenants can write the directories
-	// watchThrottle limits the log lines about directories that cannot be watched.
-	watchThrottle logThrottle
-	closed        bool
-	rebinderLock  int // descriptor of the lock that makes this process the rebinder, or -1
-	daemonLock    int // descriptor of the lock of Options.Exclusive, or -1
-	bg            sync.WaitGroup
+	mu           sync.Mutex // guards what follows, and every mount
+	tracked      map[string]*record
+	sockets      map[string]*hostSocket  // by the socket's host path
+	watchers     map[bool]*watch.Watcher // by whether tenants can write the directories
+	closed       bool
+	rebinderLock int // descriptor of the lock that makes this process the rebinder, or -1
+	daemonLock   int // descriptor of the lock of Options.Exclusive, or -1
+	bg           sync.WaitGroup
 }
 
 // Options change how a Store works. The zero value is for a short-lived process that stages or
@@ -82,9 +80,9 @@ type Options struct {
 type Events interface {
 	// Rebound reports that a vswitch re-created a socket and that it was rebound.
 	Rebound(Rebound)
-	// Failed reports an error. The store tries again when the socket is created the next
-	// time. Errors that a tenant can cause are throttled.
-	Failed(error)
+	// Failed reports an error of a socket, or of none. The store tries again when the socket is created the
+	// next time. If a tenant can write a directory on the way to the socket, it can cause any number of errors.
+	Failed(socket string, tenant bool, err error)
 }
 
 // Open prepares the state directory. It is created with its parents, mode 0755 whatever the

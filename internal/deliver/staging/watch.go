@@ -24,7 +24,6 @@ type hostSocket struct {
 	watch      *watch.Watch
 	tenant     bool // watch belongs to the watcher of directories that tenants can write
 	moving     bool // while it moves to the other watcher
-	throttle   logThrottle
 }
 
 // tenantPause is how long the watcher of directories that tenants can write sleeps after events
@@ -35,7 +34,7 @@ const tenantPause = 2 * time.Millisecond
 // tenant delays only tenants. After an error, Close ends what was started.
 func (s *Store) startWatchers() error {
 	for tenant, pause := range map[bool]time.Duration{false: 0, true: tenantPause} {
-		w, err := watch.New(s.host, watch.Options{Failed: s.reportWatchFailure, Pause: pause})
+		w, err := watch.New(s.host, watch.Options{Failed: s.reportFailure, Pause: pause})
 		if err != nil {
 			return err
 		}
@@ -44,20 +43,12 @@ func (s *Store) startWatchers() error {
 	return nil
 }
 
-func (s *Store) reportFailure(err error) {
-	if s.opts.Events != nil {
-		s.opts.Events.Failed(err)
-	}
-}
+// reportFailure reports a failure that no single socket has, such as that a directory cannot be watched any more.
+func (s *Store) reportFailure(err error) { s.reportSocketFailure("", false, err) }
 
-// reportWatchFailure reports that a directory cannot be watched any more. A tenant that renames
-// directories can cause that repeatedly.
-func (s *Store) reportWatchFailure(err error) {
-	s.mu.Lock()
-	suppress, suppressed := s.watchThrottle.countLine(time.Now(), false, true)
-	s.mu.Unlock()
-	if !suppress {
-		s.reportFailure(withSuppressed(err, suppressed))
+func (s *Store) reportSocketFailure(socket string, tenant bool, err error) {
+	if s.opts.Events != nil {
+		s.opts.Events.Failed(socket, tenant, err)
 	}
 }
 
@@ -70,9 +61,10 @@ func (s *Store) watchSocket(src *hostSocket, tenant bool) {
 	if w == nil {
 		return
 	}
-	watch, err := w.Add(filepath.Dir(src.socket.HostPath()), filepath.Base(src.socket.HostPath()), watch.Attributes, func(string) { s.onSocketEvent(src) })
+	watch, err := w.Add(filepath.Dir(src.socket.HostPath()), filepath.Base(src.socket.HostPath()), watch.Attributes,
+		func(string) { s.onSocketEvent(src) })
 	if err != nil && !errors.Is(err, os.ErrClosed) {
-		s.reportWatchFailure(fmt.Errorf("watch socket %q: %w", src.socket.HostPath(), err))
+		s.reportFailure(fmt.Errorf("watch socket %q: %w", src.socket.HostPath(), err))
 	}
 	s.mu.Lock()
 	old := watch
@@ -189,7 +181,9 @@ func (s *Store) HasSocket(id, root, rel string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.tracked[id]
-	return r != nil && (slices.ContainsFunc(r.Sockets, func(k edit.Socket) bool { return k.Root == root && filepath.Clean(k.Rel) == filepath.Clean(rel) }) ||
+	return r != nil && (slices.ContainsFunc(r.Sockets, func(k edit.Socket) bool {
+		return k.Root == root && filepath.Clean(k.Rel) == filepath.Clean(rel)
+	}) ||
 		slices.ContainsFunc(r.SocketDirs, func(d edit.SocketDir) bool {
 			return d.Root == root && filepath.Clean(d.Rel) == filepath.Dir(filepath.Clean(rel))
 		}))
