@@ -636,7 +636,7 @@ func TestPageExtractsConfigurationToValidate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	script := regexp.MustCompile(`helm template .* --show-only templates/configmap\.yaml \| sed '([^']*)' \| jackfield validate -\n`).FindSubmatch(page)
+	script := regexp.MustCompile(`helm template .* --show-only templates/configmap\.yaml \| sed '([^']*)' \| jackfield validate --as config -\n`).FindSubmatch(page)
 	if script == nil {
 		t.Fatal("docs/how-to/install-helm.md does not have the command")
 	}

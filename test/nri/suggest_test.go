@@ -58,7 +58,7 @@ audit: {file: /run/audit.log}
 	}
 	suggested := n.path("/suggested.yaml")
 	testkit.Must(t, os.WriteFile(suggested, []byte(rules), 0o644))
-	if code, stdout, stderr := run(t, "validate", "--no-host", suggested); code != 0 {
+	if code, stdout, stderr := run(t, "validate", "--no-host", "--as", "config", suggested); code != 0 {
 		t.Errorf("validate: status %d, %s%s in\n%s", code, stdout, stderr, rules)
 	}
 	if strings.Contains(rules, "*") || strings.Contains(rules, "third") || !strings.Contains(rules, "other") {

@@ -18,12 +18,16 @@ const validateLong = `validate checks device-info files against the Device Infor
 1.1.0, device metadata of resource claims against KEP-5304, CDI files against the
 CDI specification of their version, hooks.d files against oci-hooks(5),
 Jackfield's own configuration, and networks of jackfield-cni: CNI configuration
-files, and NetworkAttachmentDefinitions in manifests. It detects the format by the
-content; a file called .yaml or .yml is CDI, a manifest or a configuration. Files in
-/etc/jackfield, those of the plugin in /etc/nri/conf.d, and files called config.yaml
-are configurations, also empty ones. --as names the format instead.
+files, and NetworkAttachmentDefinitions in manifests.
 
-Each diagnostic is one line, FILE:LINE:COLUMN: what is wrong and what is wanted. A
+The kind of a file is that of the directory from which this host reads it: CDI,
+hooks.d and device-info directories, /etc/jackfield, and the plugin's file in
+/etc/nri/conf.d. Directories called cdi, hooks.d, net.d, devinfo/* and
+dra-device-metadata hold the same kinds elsewhere. A file called config.yaml is a
+configuration, and *.conf and *.conflist are CNI networks. Any other file names its
+kind by cdiVersion, cniVersion or apiVersion. For all others, --as names the kind.
+
+Each diagnostic is one line, FILE:LINE:COLUMN: the fault and the rule. A
 file without an error has a line that says ok, unless -q is given. Warnings alone
 leave the exit status at 0; with --strict, at 1.
 
@@ -53,7 +57,7 @@ func validateCommand(env Env) *cobra.Command {
 			"  jackfield validate --no-host vendor.json\n" +
 			"  nvidia-ctk cdi generate | jackfield validate -\n" +
 			"  jackfield validate /etc/jackfield/config.yaml\n" +
-			"  jackfield validate --as config jackfield.conf\n" +
+			"  jackfield validate --as config draft.yaml\n" +
 			"  jackfield validate network.yaml /etc/cni/net.d/10-fast.conflist\n" +
 			"  jackfield validate /etc/containers/oci/hooks.d\n" +
 			"  jackfield validate /var/run/k8s.cni.cncf.io/devinfo/cni\n" +
@@ -67,8 +71,8 @@ func validateCommand(env Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if as != "" && !slices.Contains(validate.FormatNames(), as) {
-				return usagef(cmd, "--as: invalid format %q: must be one of %s%s", as, strings.Join(validate.FormatNames(), ", "), diag.Suggest(as, validate.FormatNames()...))
+			if kinds := validate.KindNames(); as != "" && !slices.Contains(kinds, as) {
+				return usagef(cmd, "--as: invalid kind %q: must be one of %s%s", as, strings.Join(kinds, ", "), diag.Suggest(as, kinds...))
 			}
 			v, err := validate.New(host, env.Getenv(cdi.DirsEnv), as, !noHost)
 			if err != nil {
@@ -107,8 +111,8 @@ func validateCommand(env Env) *cobra.Command {
 	cmd.Flags().BoolVar(&strict, "strict", false, "end with exit status 1 on warnings, too")
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print diagnostics only, and nothing about valid files")
 	cmd.Flags().BoolVar(&noHost, "no-host", false, "do not check the owner and mode of a file, nor what it refers to on the host")
-	cmd.Flags().StringVar(&as, "as", "", "the `format` of all files: "+strings.Join(validate.FormatNames(), ", ")+" (default: by their content)")
-	completeFlag(cmd, "as", fixedValues(validate.FormatNames()...))
+	cmd.Flags().StringVar(&as, "as", "", "the `kind` of all files: "+strings.Join(validate.KindNames(), ", ")+" (default: by their place)")
+	completeFlag(cmd, "as", fixedValues(validate.KindNames()...))
 	n.addRootFlag(cmd)
 	out.addFlag(cmd)
 	return cmd

@@ -13,7 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/internal/base/diag"
-	"github.com/jackfield/jackfield/internal/base/jsontree"
 	"github.com/jackfield/jackfield/internal/config"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/pkg/cdi"
@@ -27,27 +26,27 @@ const (
 // Validator checks files of one host.
 type Validator struct {
 	host      hostfs.Root
-	checkHost bool     // also what depends on the host: owners and modes of files, and what files refer to
-	readDirs  []string // whose CDI and hooks.d files this host reads, symlinks resolved
-	specExts  []string // extensions of the CDI files that this host reads
-	as        format   // of every file, as the caller says; formatUnknown to detect it
+	checkHost bool            // check owners and modes of files, and the things of the host that files refer to
+	readDirs  map[string]kind // directories that this host reads, symlinks resolved
+	specExts  []string        // extensions of the CDI files that this host reads
+	as        kind            // of every file; kindUnknown to find the kind of each
 }
 
 // File is a file that was checked, or one whose devices another file of its directory declares, too.
 type File struct {
 	Name     string    // as the caller wrote it
-	Content  string    // what the file holds if no finding is an error; "" where that is not known
+	Content  string    // content of a file without an error; "" if it is unknown
 	Findings diag.List // each with the name of the file and a severity; ErrUnavailable if it cannot be read
 
-	format format
+	kind kind
 }
 
-// New reads from the host's configuration which files the host reads. If that is unreadable or not trusted, the defaults
-// apply. specDirs is the value of CDI_SPEC_DIRS. Without checkHost, what depends on the host
-// is not checked. as is one of [FormatNames], or "" to detect the format of each file.
+// New reads the directories of the host from its configuration. If that is unreadable or not trusted, the defaults apply.
+// specDirs is the value of CDI_SPEC_DIRS. Without checkHost, nothing that depends on the host is checked. as is one of
+// [KindNames], or "" to find the kind of each file by its place.
 func New(host hostfs.Root, specDirs, as string, checkHost bool) (*Validator, error) {
-	if _, known := formatsByName[as]; as != "" && !known {
-		return nil, fmt.Errorf("invalid format %q: must be one of %s: %w", as, strings.Join(FormatNames(), ", "), errdefs.ErrInvalidArgument)
+	if as != "" && !slices.Contains(KindNames(), as) {
+		return nil, fmt.Errorf("invalid kind %q: must be one of %s: %w", as, strings.Join(KindNames(), ", "), errdefs.ErrInvalidArgument)
 	}
 	dirs, err := cdi.DirsFromEnv(specDirs)
 	if err != nil {
@@ -60,16 +59,23 @@ func New(host hostfs.Root, specDirs, as string, checkHost bool) (*Validator, err
 	if dirs == nil {
 		dirs = cfg.CDI.SpecDirs
 	}
-	v := &Validator{host: host, checkHost: checkHost, specExts: cfg.CDI.Extensions, as: formatsByName[as]}
-	for _, dir := range slices.Concat(dirs, cfg.Hooks.Dirs, []string{"/etc/containers/oci/hooks.d", "/usr/share/containers/oci/hooks.d"}) {
-		v.readDirs = append(v.readDirs, v.host.Canonical(dir))
+	v := &Validator{host: host, checkHost: checkHost, specExts: cfg.CDI.Extensions, as: kind(as), readDirs: map[string]kind{}}
+	podmanHooks := []string{"/etc/containers/oci/hooks.d", "/usr/share/containers/oci/hooks.d"}
+	for k, dirs := range map[kind][]string{
+		kindCDI: dirs, kindHook: slices.Concat(cfg.Hooks.Dirs, podmanHooks),
+		kindDeviceInfo: {cfg.DeviceInfo.CNIDir, cfg.DeviceInfo.DPDir},
+	} {
+		for _, dir := range dirs {
+			v.readDirs[v.host.Canonical(dir)] = k
+		}
 	}
 	return v, nil
 }
 
 // isReadDir reports whether this host reads the files of a directory, so that they must be usable here.
 func (v *Validator) isReadDir(dir string) bool {
-	return slices.Contains(v.readDirs, v.host.Canonical(dir))
+	_, isRead := v.readDirs[v.host.Canonical(dir)]
+	return isRead
 }
 
 // CheckPath checks a file, or the files in a directory, in sorted order. name is the path in messages,
@@ -93,7 +99,7 @@ func (v *Validator) CheckPath(hostPath, name string) []File {
 		if entry[0] == '.' && !f.isReadHidden() {
 			continue
 		}
-		hasSpec = hasSpec || f.format == formatCDI
+		hasSpec = hasSpec || f.kind == kindCDI
 		files = append(files, f)
 	}
 	if hasSpec {
@@ -111,7 +117,7 @@ func (v *Validator) isDir(hostPath string) bool {
 // their name ends as theirs do.
 func (f *File) isReadHidden() bool {
 	ext := path.Ext(f.Name)
-	return (ext == ".json" || ext == ".yaml") && (f.format == formatCDI || f.format == formatHooks)
+	return (ext == ".json" || ext == ".yaml") && (f.kind == kindCDI || f.kind == kindHook)
 }
 
 // checkFile checks one file. isNamed is set if the caller named the file itself.
@@ -142,59 +148,42 @@ func (v *Validator) CheckInput(stdin io.Reader) (File, error) {
 	if err != nil {
 		return File{}, fmt.Errorf("read %s: %w", name, err)
 	}
-	// Without a file name, what does not look like JSON is YAML.
-	ext := ".yaml"
-	if strings.HasPrefix(strings.TrimLeft(string(data), "\ufeff \t\r\n"), "{") {
-		ext = ".json"
-	}
-	return v.checkText(text{name: name, ext: ext, isNamed: true, data: data}), nil
+	return v.checkText(text{name: name, isNamed: true, data: data}), nil
 }
 
 // text is the content of a file, or of standard input.
 type text struct {
 	hostPath string // "" for standard input
 	name     string // in messages
-	ext      string // shows the syntax
+	ext      string // "" for standard input
 	isNamed  bool   // the caller named the file itself
 	data     []byte
 }
 
-// checkText checks the content of a file by its format.
+// checkText checks the content of a file by its kind.
 func (v *Validator) checkText(t text) File {
-	f := File{Name: t.name, format: v.formatOf(t)}
-	check := map[format]func(text) (content string, found diag.List){
-		formatDeviceInfo: v.checkDeviceInfo,
-		formatMetadata:   v.checkMetadata,
-		formatCDI:        v.checkSpec,
-		formatHooks:      v.checkHook,
-		formatConfig:     v.checkConfig,
-		formatManifest:   v.checkManifest,
-		formatNetwork:    checkNetwork,
-		formatEmpty:      rejectEmpty,
-		formatUnknown:    rejectUnknown,
-	}[f.format]
+	f := File{Name: t.name, kind: v.kindOf(t)}
+	check := map[kind]func(text) (content string, found diag.List){
+		kindDeviceInfo: v.checkDeviceInfo,
+		kindMetadata:   v.checkMetadata,
+		kindCDI:        v.checkSpec,
+		kindHook:       v.checkHook,
+		kindConfig:     v.checkConfig,
+		kindManifest:   v.checkManifest,
+		kindNetwork:    checkNetwork,
+		kindUnknown:    rejectUnknown,
+	}[f.kind]
 	f.Content, f.Findings = check(t)
 	return f
 }
 
-func rejectEmpty(t text) (content string, found diag.List) {
-	return "", diag.List{{File: t.name, Severity: diag.SeverityError, Found: "nothing", Rule: "must be a device-info map, a CDI spec or a hook"}}
-}
-
-// rejectUnknown is about a file in none of the formats that are checked. The place is that of a
-// mistake in the JSON: a file is mostly broken before the key that shows its format.
+// rejectUnknown is about a file of unknown kind. A README beside the files of a directory is no mistake.
 func rejectUnknown(t text) (content string, found diag.List) {
 	d := &diag.Diagnostic{File: t.name, Severity: diag.SeverityError,
-		Rule: "is neither device-info (it has no \"type\" and \"version\") nor CDI (no \"cdiVersion\" and \"kind\") nor hooks.d (no \"hook\" and \"stages\") nor a CNI network (no \"cniVersion\"), and was not checked"}
-	if t.ext != ".json" {
-		if !t.isNamed {
-			d.Severity = diag.SeverityWarning // a README beside the files is no mistake
-		} else {
-			d.Hint = "name the format with --as"
-		}
-	} else if _, fault := jsontree.Parse(string(t.data)); fault != nil {
-		d.Line, d.Column = fault.Line, fault.Column
-		d.Rule += "; here it ceases to be JSON: " + fault.Message()
+		Rule: "was not checked: its kind is unknown, by its directory and name, or by cdiVersion, cniVersion or apiVersion in it",
+		Hint: "name the kind with --as: " + strings.Join(KindNames(), ", ")}
+	if !t.isNamed && !isDataFile(t.ext) {
+		d.Severity = diag.SeverityWarning
 	}
 	return "", diag.List{d}
 }
