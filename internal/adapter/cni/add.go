@@ -19,7 +19,7 @@ import (
 	"github.com/jackfield/jackfield/pkg/devices"
 )
 
-// addAttachment is ADD (§2).
+// addAttachment implements ADD (§2).
 func (c *call) addAttachment() error {
 	args, err := c.parseArgs()
 	if err != nil {
@@ -48,10 +48,10 @@ func (c *call) addAttachment() error {
 	t.IPAM = c.recordedIPAM()
 	ctx, cancel := t.LimitTime(c.ctx)
 	defer cancel()
-	c.ctx = ctx // for undoing what the IPAM plugin did, too
+	c.ctx = ctx // also bounds the undoing of IPAM
 	var result *types100.Result
 	allocate := func(ctx context.Context) (addresses attach.Addresses, err error) {
-		if result, err = c.makeResult(ctx); err != nil {
+		if result, err = c.newResult(ctx); err != nil {
 			return addresses, err
 		}
 		return c.addressesOf(result), nil
@@ -65,7 +65,7 @@ func (c *call) addAttachment() error {
 }
 
 // checkNamespace checks the container's network namespace. The interface of the network's first plugin must
-// not exist yet. As a userspace interface it never appears there, but its name is taken afterwards.
+// not exist yet. A userspace interface never appears there, but its name is used afterwards.
 func (c *call) checkNamespace(first bool) error {
 	ns, own, err := c.openNetns()
 	if err != nil {
@@ -98,26 +98,30 @@ func (c *call) parsePrevResult() (*types100.Result, error) {
 	return r, nil
 }
 
-// maxIPs bounds the addresses that each source may ask for. A pod's author can write args and CNI_ARGS, and
-// each wanted address is compared with each address of the result.
+// maxIPs bounds the addresses that each source can request. A pod's author can set args and CNI_ARGS, and each
+// requested address is compared with each address of the result.
 const maxIPs = 64
 
-// checkIPCount refuses more addresses than maxIPs from one source.
+// checkIPCount returns an error for more than maxIPs addresses from one source.
 func (c *call) checkIPCount(args cniArgs) error {
-	want := fmt.Sprintf("%d IP addresses at most", maxIPs)
-	switch runtime, conventional := len(c.conf.Runtime.IPs), len(c.conf.Args.IPs); {
-	case runtime > maxIPs:
-		return c.conf.Invalid("runtimeConfig.ips", fmt.Sprintf("%d IP addresses", runtime), want)
-	case conventional > maxIPs:
-		return c.conf.Invalid("args.cni.ips", fmt.Sprintf("%d IP addresses", conventional), want)
-	case len(args.ips) > maxIPs:
-		return c.environment("CNI_ARGS", fmt.Sprintf("%d addresses in IP: must be %s", len(args.ips), want))
+	for _, source := range []struct {
+		key string
+		ips []string
+	}{{"runtimeConfig.ips", c.conf.Runtime.IPs}, {"args.cni.ips", c.conf.Args.IPs}} {
+		if n := len(source.ips); n > maxIPs {
+			return attach.Fail(codeConfig, "invalid network configuration: "+source.key,
+				"%s%s: too many IP addresses (%d): at most %d", c.conf.Source.Place(source.key), source.key, n, maxIPs)
+		}
+	}
+	if n := len(args.ips); n > maxIPs {
+		return attach.Fail(codeEnvironment, "invalid environment variable CNI_ARGS",
+			"CNI_ARGS: too many IP addresses (%d): at most %d", n, maxIPs)
 	}
 	return nil
 }
 
-// planAddresses plans hardware and IP addresses that do not come from IPAM, and refuses requests that cannot
-// be met.
+// planAddresses plans hardware and IP addresses that do not come from IPAM. It returns an error for a request that
+// this plugin cannot fulfil.
 func (c *call) planAddresses(args cniArgs) error {
 	if err := c.checkIPCount(args); err != nil {
 		return err
@@ -140,14 +144,14 @@ func (c *call) planAddresses(args cniArgs) error {
 	}
 	c.conf.MAC = c.conf.Runtime.MAC
 	if c.prev != nil {
-		// CNI_ARGS and args go to every plugin of the network. They are for the first one, which creates the
-		// interface.
+		// Every plugin of the network receives CNI_ARGS and args. They are meant for the first plugin, which
+		// creates the interface.
 		return nil
 	}
 	if socket {
 		c.conf.MAC = cmp.Or(c.conf.MAC, c.conf.Args.MAC, args.mac)
 	} else if args.mac != "" && c.conf.Args.MAC == "" {
-		return c.environment("CNI_ARGS", "no MAC for a "+string(c.conf.Device.Kind)+
+		return c.environment("CNI_ARGS", "must not have MAC for a "+string(c.conf.Device.Kind)+
 			" device, whose address this plugin cannot set")
 	}
 	if c.ips = c.conf.Args.IPs; c.ips == nil {
@@ -156,10 +160,10 @@ func (c *call) planAddresses(args cniArgs) error {
 	if c.conf.IPAMType != "" {
 		return nil
 	}
-	const want = "an address with its prefix length, as 10.10.0.1/24, where there is no ipam"
+	const rule = "an address with its prefix length (such as 10.10.0.1/24), because there is no ipam"
 	for _, ip := range c.conf.Runtime.IPs {
 		if _, _, err := net.ParseCIDR(ip); err != nil {
-			return c.conf.Invalid("runtimeConfig.ips", diag.Quote(ip), want)
+			return c.conf.Invalid("runtimeConfig.ips", diag.Quote(ip), rule)
 		}
 	}
 	if c.conf.Args.IPs != nil {
@@ -167,18 +171,18 @@ func (c *call) planAddresses(args cniArgs) error {
 	}
 	for _, ip := range args.ips {
 		if _, _, err := net.ParseCIDR(ip); err != nil {
-			return c.environment("CNI_ARGS", "IP="+want)
+			return c.environment("CNI_ARGS", "IP must be "+rule)
 		}
 	}
 	return nil
 }
 
-// checkInfoFileName checks that the attachment's names fit the name of a device-info file, and says which of them
-// does not.
+// checkInfoFileName checks that the attachment's names fit the name of a device-info file. Its error is about the name
+// that does not fit.
 func (c *call) checkInfoFileName(args cniArgs) error {
 	if _, err := deviceinfo.CNIFileName("n", "n", "c", c.conf.Interface); err != nil ||
 		!utf8.ValidString(c.conf.Interface) {
-		return c.environment("CNI_IFNAME", "a name in UTF-8 without control characters, because files are "+
+		return c.environment("CNI_IFNAME", "must be a name in UTF-8 without control characters, because files are "+
 			"named after it")
 	}
 	if c.conf.InfoFile != "" {
@@ -191,15 +195,15 @@ func (c *call) checkInfoFileName(args cniArgs) error {
 	}
 	key.ContainerID = "c"
 	if _, err := attach.InfoFileName(key, args.namespace); err != nil {
-		return attach.Fail(codeConfig, "invalid network configuration: name", "no device-info file can be named: %v",
+		return attach.Fail(codeConfig, "invalid network configuration: name", "cannot derive the name of the device-info file: %v",
 			err)
 	}
-	return c.environment("CNI_CONTAINERID", fmt.Sprintf("a shorter ID: the device-info file is named after it and "+
+	return c.environment("CNI_CONTAINERID", fmt.Sprintf("must be a shorter ID: the device-info file is named after it and "+
 		"network %q, with at most 255 bytes", c.conf.Network))
 }
 
-// makeResult makes the result of ADD: that of the previous plugin, or one with the addresses of the interface.
-func (c *call) makeResult(ctx context.Context) (*types100.Result, error) {
+// newResult returns the result of ADD: the previous plugin's, or a new one with the addresses of the interface.
+func (c *call) newResult(ctx context.Context) (*types100.Result, error) {
 	r := c.prev
 	switch {
 	case r != nil:
@@ -223,10 +227,10 @@ func (c *call) makeResult(ctx context.Context) (*types100.Result, error) {
 	return r, nil
 }
 
-// staticAddresses returns the requested addresses if there is no IPAM plugin, each once. Addresses without a
-// prefix length, which are optional metadata at this point, are left out.
-func staticAddresses(wanted []string) (ips []*types100.IPConfig) {
-	for _, w := range wanted {
+// staticAddresses returns the requested addresses of a network without an IPAM plugin, without duplicates. It omits
+// addresses without a prefix length, which are optional metadata at this point.
+func staticAddresses(requested []string) (ips []*types100.IPConfig) {
+	for _, w := range requested {
 		address, err := types.ParseCIDR(w)
 		if err == nil && missingAddress([]string{w}, &types100.Result{IPs: ips}) != "" {
 			ips = append(ips, &types100.IPConfig{Address: *address})
@@ -235,18 +239,18 @@ func staticAddresses(wanted []string) (ips []*types100.IPConfig) {
 	return ips
 }
 
-// addressesOf returns the addresses that the device-info file and devices.json have.
+// addressesOf returns the addresses for the device-info file and devices.json.
 func (c *call) addressesOf(r *types100.Result) (addresses attach.Addresses) {
 	own := 0
 	if c.prev != nil {
 		own = c.interfaceOf(r)
 	}
 	for _, ip := range r.IPs {
-		// After other plugins, addresses belong to the kernel interface. Only those that the runtime requested
-		// from this plugin are the device's too.
-		wanted := c.prev == nil || slices.ContainsFunc(c.conf.Runtime.IPs,
+		// After other plugins, addresses belong to the kernel interface. The device also has the addresses that
+		// the runtime requested from this plugin.
+		isOwn := c.prev == nil || slices.ContainsFunc(c.conf.Runtime.IPs,
 			func(w string) bool { return sameIP(w, ip.Address) })
-		if !wanted || ip.Interface != nil && *ip.Interface != own {
+		if !isOwn || ip.Interface != nil && *ip.Interface != own {
 			continue
 		}
 		addresses.IPs = append(addresses.IPs, ip.Address.String())

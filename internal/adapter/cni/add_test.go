@@ -415,12 +415,12 @@ func TestAddBoundsNumberOfAddresses(t *testing.T) {
 		code       uint
 		text       string
 	}{
-		"runtimeConfig": {"CNI_ARGS=", `, "runtimeConfig": {"ips": ` + quoted(maxIPs+1) + `}`, codeConfig, "runtimeConfig.ips: invalid value 65 IP addresses: must be 64 IP addresses at most"},
-		"args":          {"CNI_ARGS=", `, "args": {"cni": {"ips": ` + quoted(maxIPs+1) + `}}`, codeConfig, "args.cni.ips: invalid value 65 IP addresses: must be 64 IP addresses at most"},
-		"a quarter MiB": {"CNI_ARGS=", `, "args": {"cni": {"ips": ` + quoted(16000) + `}}`, codeConfig, "args.cni.ips: invalid value 16000 IP addresses"},
-		"CNI_ARGS":      {commas(maxIPs + 1), "", codeEnvironment, "65 addresses in IP: must be 64 IP addresses at most"},
+		"runtimeConfig": {"CNI_ARGS=", `, "runtimeConfig": {"ips": ` + quoted(maxIPs+1) + `}`, codeConfig, "runtimeConfig.ips: too many IP addresses (65): at most 64"},
+		"args":          {"CNI_ARGS=", `, "args": {"cni": {"ips": ` + quoted(maxIPs+1) + `}}`, codeConfig, "args.cni.ips: too many IP addresses (65): at most 64"},
+		"a quarter MiB": {"CNI_ARGS=", `, "args": {"cni": {"ips": ` + quoted(16000) + `}}`, codeConfig, "args.cni.ips: too many IP addresses (16000)"},
+		"CNI_ARGS":      {commas(maxIPs + 1), "", codeEnvironment, "CNI_ARGS: too many IP addresses (65): at most 64"},
 		"chained": {"CNI_ARGS=", `, "prevResult": {"ips": [{"address": "10.0.0.0/16"}]}, "runtimeConfig": {"ips": ` + quoted(maxIPs+1) + `}`,
-			codeConfig, "runtimeConfig.ips: invalid value 65 IP addresses"},
+			codeConfig, "runtimeConfig.ips: too many IP addresses (65)"},
 	} {
 		if a := n.run(env("ADD", tc.args), confWith(tc.keys)); a.code != tc.code || !strings.Contains(a.all, tc.text) {
 			t.Errorf("%s: code %d, %s; want code %d with %q", name, a.code, a.all, tc.code, tc.text)

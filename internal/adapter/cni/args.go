@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackfield/jackfield/internal/base/diag"
 	"github.com/jackfield/jackfield/internal/base/name"
+	"github.com/jackfield/jackfield/internal/port/attach"
 	"github.com/jackfield/jackfield/internal/port/network"
 	"github.com/jackfield/jackfield/internal/source/attachment"
 )
@@ -32,8 +33,9 @@ func (p *Plugin) parseArgs() (cniArgs, error) {
 		ignore  types.UnmarshallableBool
 		unknown []string
 	)
-	bad := func(pair, want string) (cniArgs, error) {
-		return a, p.environment("CNI_ARGS", want+"; found "+diag.Excerpt(pair, diag.MaxExcerpt))
+	bad := func(pair, rule string) (cniArgs, error) {
+		return a, attach.Fail(codeEnvironment, "invalid environment variable CNI_ARGS",
+			"CNI_ARGS: invalid value %q: must be %s", diag.Excerpt(pair, diag.MaxExcerpt), rule)
 	}
 	for pair := range strings.SplitSeq(p.getenv("CNI_ARGS"), ";") {
 		if pair == "" {
@@ -74,9 +76,9 @@ func (p *Plugin) parseArgs() (cniArgs, error) {
 		}
 	}
 	if a.mac != "" {
-		mac, want := attachment.ParseMAC(a.mac)
-		if want != "" {
-			return bad("MAC="+a.mac, want)
+		mac, rule := attachment.ParseMAC(a.mac)
+		if rule != "" {
+			return bad("MAC="+a.mac, rule)
 		}
 		a.mac = mac
 	}

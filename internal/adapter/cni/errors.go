@@ -21,7 +21,8 @@ const (
 )
 
 // environment returns the error for an environment variable (code 4).
-func (p *Plugin) environment(name, want string) error {
-	return attach.Fail(codeEnvironment, "invalid environment variable "+name, "%s=%q: want %s", name,
-		diag.Excerpt(p.getenv(name), diag.MaxExcerpt), want)
+// rule begins with "must".
+func (p *Plugin) environment(name, rule string) error {
+	return attach.Fail(codeEnvironment, "invalid environment variable "+name, "%s: invalid value %q: %s", name,
+		diag.Excerpt(p.getenv(name), diag.MaxExcerpt), rule)
 }

@@ -30,13 +30,14 @@ import (
 
 const maxResult = 4 << 20
 
-// nestedMark is set in the environment of IPAM plugins. A run of this plugin below one of them would run IPAM again,
-// without end.
+// nestedMark is set in the environment of IPAM plugins. Without it, an IPAM plugin that runs this
+// plugin would recurse without end.
 const nestedMark = "JACKFIELD_CNI_NESTED"
 
-// runIPAM runs the IPAM plugin until ctx ends, with this plugin's configuration and environment (§4, Delegated plugin
-// protocol), and returns its output. command may be another operation, to undo a failed ADD. more are other
-// parameters, NAME=value. The invoke package of containernetworking/cni would link OpenTelemetry.
+// runIPAM runs the IPAM plugin until ctx ends, with this plugin's configuration and environment
+// (§4, Delegated plugin protocol), and returns its output. command can differ from the current
+// operation, to undo a failed ADD. more holds further parameters, NAME=value. The invoke package of
+// containernetworking/cni is not used, because it links OpenTelemetry.
 func (c *call) runIPAM(ctx context.Context, command string, more ...string) ([]byte, error) {
 	name, dirs := c.conf.IPAMType, c.getenv("CNI_PATH")
 	if dirs == "" {
@@ -49,17 +50,17 @@ func (c *call) runIPAM(ctx context.Context, command string, more ...string) ([]b
 	}
 	var out bytes.Buffer
 	said := &lastLine{}
-	// The executable is busy while it is being replaced.
+	// The kernel returns ETXTBSY while the executable is being replaced.
 	isBusy := func(err error) bool { return errors.Is(err, unix.ETXTBSY) }
 	limit, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	err := retry.Every(200*time.Millisecond).Do(limit, isBusy, func() error {
 		cmd := exec.CommandContext(ctx, file)
-		// When the time ends, what the plugin has started ends with it.
+		// When ctx ends, the plugin's children end with it.
 		cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
 		cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
 		cmd.WaitDelay = time.Second
-		// of each name, the last one counts
+		// of each name, the last one counts // the last entry of each name takes effect
 		cmd.Env = slices.Concat(c.Environ, more, []string{"CNI_COMMAND=" + command, nestedMark + "=1"})
 		cmd.Stdin, cmd.Stdout = strings.NewReader(c.conf.Text), &limitedWriter{&out, maxResult}
 		cmd.Stderr = io.MultiWriter(c.Stderr, said)
@@ -80,7 +81,7 @@ func (c *call) missingIPAM() error {
 	return c.conf.Invalid("ipam.type", diag.Quote(c.conf.IPAMType), "an executable in CNI_PATH, "+c.getenv("CNI_PATH"))
 }
 
-// recordedIPAM returns the IPAM plugin of the configuration for the record, nil for none.
+// recordedIPAM returns the configuration's IPAM plugin for the record; nil for none.
 func (c *call) recordedIPAM() *record.IPAM {
 	if c.conf.IPAMType == "" {
 		return nil
@@ -92,8 +93,8 @@ func (c *call) recordedIPAM() *record.IPAM {
 	return i
 }
 
-// ReleaseRecorded runs DEL of the IPAM plugin in a record, as the ADD of the attachment ran the plugin. environ is the
-// environment of the process.
+// ReleaseRecorded runs DEL of the IPAM plugin in a record, with the same parameters as its ADD.
+// environ is the environment of the process.
 func ReleaseRecorded(ctx context.Context, key record.Key, i *record.IPAM, environ []string, stderr io.Writer) error {
 	conf, err := network.ParseHeader(i.Config)
 	if err != nil {
@@ -107,7 +108,8 @@ func ReleaseRecorded(ctx context.Context, key record.Key, i *record.IPAM, enviro
 	return err
 }
 
-// ReleaseQuietly is ReleaseRecorded with the system's PATH, for a caller that prints the error only.
+// ReleaseQuietly is ReleaseRecorded with the system's PATH, for a caller that only prints the
+// error.
 func ReleaseQuietly(ctx context.Context, key record.Key, i *record.IPAM) error {
 	return ReleaseRecorded(ctx, key, i, []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}, io.Discard)
 }
@@ -140,7 +142,7 @@ func (l *limitedWriter) Write(p []byte) (int, error) {
 	return l.w.Write(p)
 }
 
-// lastLine keeps the last line that is not empty of what is written to it, up to maxLine bytes of the line.
+// lastLine stores the last non-empty line of its input, up to maxLine bytes.
 type lastLine struct {
 	line, last []byte
 }
@@ -169,8 +171,8 @@ func (l *lastLine) String() string {
 	return string(line)
 }
 
-// ipamError returns an error of the IPAM plugin with its code. stderr is the last line of its standard error, where a
-// plugin that crashes reports the reason.
+// ipamError returns an error of the IPAM plugin with its code. stderr is the last line of its
+// standard error, where a crashing plugin reports the reason.
 func ipamError(command, name string, out []byte, stderr string, err error) error {
 	e := &types.Error{}
 	if json.Unmarshal(out, e) == nil && e.Code != 0 {
@@ -218,7 +220,7 @@ func (c *call) parseLease(out []byte) (*types100.Result, error) {
 		return nil, c.conf.Unsupported("IPAM plugin "+c.conf.IPAMType+" does not assign "+ip, "runtimeConfig.ips")
 	}
 	if c.conf.Args.IPs == nil && missingAddress(c.ips, result) != "" {
-		return nil, c.environment("CNI_ARGS", "an IP that IPAM plugin "+c.conf.IPAMType+" assigns")
+		return nil, c.environment("CNI_ARGS", "IP must be an address that IPAM plugin "+c.conf.IPAMType+" assigns")
 	}
 	return result, nil
 }

@@ -19,8 +19,9 @@ import (
 // nsfsMagic is the file system of namespaces (linux/magic.h, NSFS_MAGIC).
 const nsfsMagic = 0x6e736673
 
-// openNetns opens the container's network namespace, and reports whether it is the plugin's own. Namespaces are
-// magic links and mounts below /proc and /run, so symlinks in the runtime's path are followed.
+// openNetns opens the container's network namespace, and reports whether it is the plugin's own.
+// Namespaces are magic links, or mounts below /proc and /run, so symlinks in the runtime's path are
+// followed.
 func (c *call) openNetns() (f *os.File, own bool, err error) {
 	fd, err := unix.Open(c.conf.Netns, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -28,7 +29,7 @@ func (c *call) openNetns() (f *os.File, own bool, err error) {
 			return nil, false, attach.Fail(codeContainer, "container unknown: its network namespace does not exist",
 				"CNI_NETNS=%q: %v", c.conf.Netns, err)
 		}
-		return nil, false, c.environment("CNI_NETNS", "a network namespace ("+err.Error()+")")
+		return nil, false, c.environment("CNI_NETNS", "must be a network namespace ("+err.Error()+")")
 	}
 	f = os.NewFile(uintptr(fd), c.conf.Netns)
 	own, err = c.checkNetns(fd)
@@ -39,15 +40,15 @@ func (c *call) openNetns() (f *os.File, own bool, err error) {
 	return f, own, nil
 }
 
-// checkNetns refuses other files, and the plugin's own namespace. CNI_NETNS_OVERRIDE allows that one, as for other
-// plugins.
+// checkNetns rejects other files, and the plugin's own namespace unless CNI_NETNS_OVERRIDE is set,
+// like other plugins.
 func (c *call) checkNetns(fd int) (own bool, err error) {
 	var fs unix.Statfs_t
 	if err := unix.Fstatfs(fd, &fs); err != nil || fs.Type != nsfsMagic {
-		return false, c.environment("CNI_NETNS", "a network namespace; it is another file")
+		return false, c.environment("CNI_NETNS", "must be a network namespace; it is another file")
 	}
 	if kind, err := unix.IoctlRetInt(fd, unix.NS_GET_NSTYPE); err == nil && kind != unix.CLONE_NEWNET {
-		return false, c.environment("CNI_NETNS", "a network namespace; it is a namespace of another kind")
+		return false, c.environment("CNI_NETNS", "must be a network namespace; it is a namespace of another kind")
 	}
 	var theirs, ours unix.Stat_t
 	if err := errors.Join(unix.Fstat(fd, &theirs), unix.Stat("/proc/self/ns/net", &ours)); err != nil {
@@ -56,14 +57,14 @@ func (c *call) checkNetns(fd int) (own bool, err error) {
 	}
 	own = hostfs.StatID(&theirs) == hostfs.StatID(&ours)
 	if override := c.getenv("CNI_NETNS_OVERRIDE"); own && override != "1" && !strings.EqualFold(override, "true") {
-		return false, c.environment("CNI_NETNS", "the container's network namespace; it is the plugin's own")
+		return false, c.environment("CNI_NETNS", "must be the container's network namespace; it is the plugin's own")
 	}
 	return own, nil
 }
 
-// hasInterface reports whether an interface is in the namespace. The thread that enters the namespace ends
-// afterwards.
-func hasInterface(ns *os.File, own bool, ifName string) (has bool, err error) {
+// hasInterface reports whether an interface is in the namespace. The thread that enters the
+// namespace ends afterwards, so that no other goroutine runs in it.
+func hasInterface(ns *os.File, own bool, ifName string) (exists bool, err error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -79,8 +80,8 @@ func hasInterface(ns *os.File, own bool, ifName string) (has bool, err error) {
 			err = attach.Fail(codeIO, "I/O failure", "list the interfaces of the container: %v", err)
 			return
 		}
-		has = slices.ContainsFunc(interfaces, func(i net.Interface) bool { return i.Name == ifName })
+		exists = slices.ContainsFunc(interfaces, func(i net.Interface) bool { return i.Name == ifName })
 	}()
 	<-done
-	return has, err
+	return exists, err
 }

@@ -15,12 +15,12 @@ import (
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
 
-// deleteAttachment is DEL (§2).
+// deleteAttachment implements DEL (§2).
 func (c *call) deleteAttachment() error { return c.conf.Remove(c.ctx) }
 
-// releaseAddresses runs DEL of an IPAM plugin for an attachment. It is the plugin of the record where the configuration
-// has another one or an unusable one. Without either, no address was allocated: an unusable plugin is only reported, so
-// that DEL succeeds after an ADD that was refused.
+// releaseAddresses runs DEL of an IPAM plugin for an attachment: of the record's plugin if the
+// configuration has a different or unusable one. Without either, no address was allocated. An
+// unusable plugin is then only reported, so that DEL succeeds after a refused ADD.
 func (c *call) releaseAddresses(key record.Key, recorded *record.IPAM, isDamaged bool) error {
 	usable := c.conf.IPAMFault == nil && findPlugin(c.conf.IPAMType, c.getenv("CNI_PATH")) != ""
 	switch {
@@ -36,8 +36,8 @@ func (c *call) releaseAddresses(key record.Key, recorded *record.IPAM, isDamaged
 	return nil
 }
 
-// runRelease runs DEL of the configuration's IPAM plugin. For another attachment than that of the operation, the plugin
-// gets the other's parameters.
+// runRelease runs DEL of the configuration's IPAM plugin. For an attachment other than the
+// operation's, the plugin receives that attachment's parameters.
 func (c *call) runRelease(key record.Key) error {
 	var environ []string
 	if key != c.conf.Key {
@@ -47,7 +47,8 @@ func (c *call) runRelease(key record.Key) error {
 	return err
 }
 
-// collectGarbage is GC (§2). Many IPAM plugins do nothing at GC, such as host-local. All implement DEL.
+// collectGarbage implements GC (§2). Many IPAM plugins, such as host-local, do nothing at GC, but
+// all implement DEL, so it runs DEL.
 func (c *call) collectGarbage() error {
 	if !c.conf.ValidGiven {
 		return c.conf.Invalid("cni.dev/valid-attachments", "nothing",
@@ -64,8 +65,8 @@ func (c *call) collectGarbage() error {
 	return attach.JoinErrors(leased, c.conf.CollectGarbage(c.ctx, valid))
 }
 
-// checkStatus is STATUS (§2). The specification has no result of STATUS, and runtimes ignore the one for networks with
-// a vswitch. It is for people.
+// checkStatus implements STATUS (§2). The specification defines no result for STATUS, and runtimes
+// ignore the output. It tells users which configuration file has the vswitch.
 func (c *call) checkStatus() error {
 	file, err := c.conf.Status(c.ctx)
 	if err != nil {
@@ -85,8 +86,8 @@ func (c *call) checkStatus() error {
 	}{c.version, file})
 }
 
-// checkAttachment is CHECK (§2). It checks that the device-info file, the socket directory and this plugin's part of
-// the previous result are as ADD left them. Later plugins may have changed the rest.
+// checkAttachment implements CHECK (§2). It compares the device-info file, the socket directory and
+// this plugin's part of the previous result with ADD. Later plugins can have changed the rest.
 func (c *call) checkAttachment() error {
 	if c.conf.PrevResult == nil {
 		return c.conf.Invalid("prevResult", "nothing", "the result of the network's ADD")
@@ -99,7 +100,7 @@ func (c *call) checkAttachment() error {
 	ns, _, err := c.openNetns()
 	if err != nil {
 		if attach.AsError(err).Code == codeContainer && lost == nil {
-			// codeContainer would mean that no DEL is needed (§5, Error).
+			// codeContainer would tell the runtime that no DEL is needed (§5, Error).
 			return attach.Changed("its network namespace is gone",
 				"CNI_NETNS=%q does not exist; DEL removes what ADD made", c.conf.Netns)
 		}
@@ -123,7 +124,8 @@ func (c *call) checkAttachment() error {
 	return err
 }
 
-// checkInterface checks the interface that ADD returned. A later plugin may have changed its hardware address.
+// checkInterface checks the interface that ADD returned. A later plugin can have changed its
+// hardware address.
 func (c *call) checkInterface(r *record.Record, prev *types100.Result) error {
 	at := c.interfaceOf(prev)
 	if at < 0 {

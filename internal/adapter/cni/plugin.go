@@ -27,22 +27,22 @@ import (
 	"github.com/jackfield/jackfield/internal/port/network"
 )
 
-// maxConf bounds the network configuration, which contains a previous result of any length.
+// maxConf bounds the network configuration, which contains a previous result of unlimited length.
 const maxConf = 4 << 20
 
-// maxOperationTime bounds every operation but ADD, which the runtime undoes by DEL when it stops waiting. The kubelet
-// waits four minutes for a sandbox.
+// maxOperationTime bounds every operation except ADD, for which a runtime that stops waiting runs
+// DEL. The kubelet waits four minutes for a sandbox.
 const maxOperationTime = attach.MaxTimeout
 
-// Plugin is one execution of the plugin. Environ is the environment of the process, NAME=value. The zero Host is
-// the root of this machine.
+// Plugin is one execution of the plugin. Environ is the environment of the process, NAME=value. The
+// zero Host is the root of this machine.
 type Plugin struct {
 	Environ        []string
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
 	Host           hostfs.Root
 
-	// reached is called at each step. Tests stop the plugin there.
+	// reached is called after each step. Tests stop the plugin there.
 	reached func(step string)
 	// maxTime replaces maxOperationTime in tests.
 	maxTime time.Duration
@@ -53,12 +53,12 @@ type call struct {
 	*Plugin
 	ctx     context.Context
 	command string
-	version string // of the configuration
+	version string // the configuration's version
 	conf    *network.Config
 
-	// Of an ADD.
-	prev *types100.Result // of the previous plugin; nil for the first plugin
-	ips  []string         // requested by CNI_ARGS or args, beside those of runtimeConfig
+	// Only for ADD.
+	prev *types100.Result // result of the previous plugin; nil for the first plugin
+	ips  []string         // requested by CNI_ARGS or args, in addition to runtimeConfig
 }
 
 // operation is an operation of the specification (§2, CNI operations).
@@ -81,8 +81,8 @@ var operations = map[string]operation{
 	"GC":     {required: []string{"CNI_PATH"}, since: "1.1.0", permissive: true, run: (*call).collectGarbage},
 }
 
-// Run runs the operation of CNI_COMMAND. It prints the result or the error to Stdout as the specification
-// says, and returns the error.
+// Run runs the operation of CNI_COMMAND. It prints the result or the error to Stdout in the
+// specification's format, and returns the error.
 func (p *Plugin) Run(ctx context.Context) error {
 	if p.getenv("CNI_COMMAND") == "" && !p.hasCNIEnvironment() {
 		_, err := fmt.Fprintf(p.Stderr, "%s\njackfield-cni is a CNI plugin. A container runtime runs it for a "+
@@ -106,7 +106,7 @@ func (p *Plugin) Run(ctx context.Context) error {
 	return errors.Join(err, jsonErr)
 }
 
-// hasCNIEnvironment reports whether a runtime, and not a person, runs the plugin.
+// hasCNIEnvironment reports whether a runtime runs the plugin, and not a user in a shell.
 func (p *Plugin) hasCNIEnvironment() bool {
 	return slices.ContainsFunc(p.Environ, func(kv string) bool { return strings.HasPrefix(kv, "CNI_") })
 }
@@ -126,7 +126,7 @@ func (c *call) dispatch() error {
 	}
 	op, ok := operations[c.command]
 	if !ok {
-		return c.environment("CNI_COMMAND", "ADD, DEL, CHECK, STATUS, GC or VERSION")
+		return c.environment("CNI_COMMAND", "must be ADD, DEL, CHECK, STATUS, GC or VERSION")
 	}
 	data, err := c.readStdin()
 	if err != nil {
@@ -158,7 +158,7 @@ func (c *call) dispatch() error {
 	}
 	if c.getenv(nestedMark) != "" {
 		if op.permissive {
-			return nil // ADD was refused
+			return nil // ADD was refused, so there is nothing to remove
 		}
 		return attach.Fail(codeConfig, "invalid network configuration: ipam",
 			"jackfield-cni was started by the IPAM plugin of its own network: use an IPAM plugin that does not run "+
@@ -188,10 +188,10 @@ func (c *call) checkEnvironment(op operation) error {
 		return nil
 	}
 	if err := utils.ValidateContainerID(c.getenv("CNI_CONTAINERID")); err != nil {
-		return c.environment("CNI_CONTAINERID", "a letter or digit, then letters, digits, _ . and -")
+		return c.environment("CNI_CONTAINERID", "must be a letter or digit, then letters, digits, _ . and -")
 	}
 	if !name.IsInterface(c.getenv("CNI_IFNAME")) {
-		return c.environment("CNI_IFNAME", name.InterfaceRule)
+		return c.environment("CNI_IFNAME", "must be "+name.InterfaceRule)
 	}
 	return nil
 }
@@ -204,7 +204,7 @@ func (c *call) readStdin() ([]byte, error) {
 	return data, nil
 }
 
-// versionInfo answers VERSION (§5, Version) with the version of the request.
+// versionInfo replies to VERSION (§5, Version) with the version of the request.
 func (c *call) versionInfo() error {
 	data, err := c.readStdin()
 	if err != nil {

@@ -60,8 +60,8 @@ func (c *call) interfaceOf(r *types100.Result) int {
 	})
 }
 
-// missingAddress returns the first wanted address that is not in a result, or "". A wanted address without a
-// prefix length matches any prefix length.
+// missingAddress returns the first requested address that a result lacks, or "". A requested
+// address without a prefix length matches any prefix length.
 func missingAddress(wanted []string, r *types100.Result) string {
 	for _, w := range wanted {
 		if !slices.ContainsFunc(r.IPs, func(ip *types100.IPConfig) bool { return sameIP(w, ip.Address) }) {
@@ -122,7 +122,7 @@ func decodeProblem(err error) string {
 	return "found a JSON " + kind.Value + ": must be an object"
 }
 
-// resultPart has what an address or a route of a result must have, and what it can have.
+// resultPart lists the required and the optional keys of an address or route in a result.
 type resultPart struct {
 	Address *jsontree.Node `json:"address"`
 	Dst     *jsontree.Node `json:"dst"`
@@ -130,7 +130,7 @@ type resultPart struct {
 	GW      *jsontree.Node `json:"gw"`
 }
 
-// ipPart is an address with its routes in a result until 0.2.0.
+// ipPart is an address with its routes in results up to version 0.2.0.
 type ipPart struct {
 	IP      *jsontree.Node `json:"ip"`
 	Gateway *jsontree.Node `json:"gateway"`
@@ -147,7 +147,7 @@ func (f *resultFields) addRoutes(name string, routes []resultPart) {
 	}
 }
 
-// check refuses a missing or invalid prefix, and an invalid gateway. The error names the key.
+// check rejects a missing or invalid prefix, and an invalid gateway. The error contains the key.
 func (f *resultFields) check() error {
 	for _, name := range slices.Sorted(maps.Keys(f.prefixes)) {
 		n := f.prefixes[name]
@@ -168,8 +168,8 @@ func (f *resultFields) check() error {
 	return nil
 }
 
-// checkParts refuses a result of any version with null, incomplete or invalid addresses and routes. Null would be
-// passed on as an empty address. It returns the version.
+// checkParts rejects a result of any version with null, incomplete or invalid addresses and routes.
+// A null would otherwise be forwarded as an empty address. It returns the version.
 func checkParts(root *jsontree.Node) (version string, err error) {
 	var result struct {
 		Version    string       `json:"cniVersion"`

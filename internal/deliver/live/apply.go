@@ -21,12 +21,12 @@ type Target struct {
 }
 
 // Apply creates the mounts and device nodes of the set in the container, and allows the devices in
-// its device cgroup. It leaves out what [UndeliverableEdits] lists. After an error the container
-// has some of the edits or none, and must not be started.
+// its device cgroup. It skips the edits that [UndeliverableEdits] returns. After an error the
+// container has some of the edits or none, and must not be started.
 //
 // Mounts come from descriptors that were opened on the host. Device nodes are bind mounts of the
-// host's nodes. Where the set wants another mode or owner and the container has no user namespace,
-// they are new nodes.
+// host's nodes, or new nodes if the set requests another mode or owner and the container has no
+// user namespace.
 func Apply(host hostfs.Root, t Target, set *edit.Set) error {
 	if len(set.Mounts)+len(set.Devices) == 0 {
 		return nil
@@ -45,8 +45,8 @@ func Apply(host hostfs.Root, t Target, set *edit.Set) error {
 	if err != nil {
 		return err
 	}
-	// The cgroup comes first: a rule without its node grants nothing, a node without its rule looks
-	// broken to the application.
+	// The cgroup comes first: a rule without its node grants nothing, but a node without its rule
+	// looks broken to the application.
 	if err := allowDevices(t.Pid, set.Devices); err != nil {
 		return err
 	}
@@ -60,8 +60,8 @@ func Apply(host hostfs.Root, t Target, set *edit.Set) error {
 	})
 }
 
-// prepareOperations opens everything that comes from the host. The caller closes the operations,
-// also after an error.
+// prepareOperations opens every host object of the set. The caller closes the operations, even
+// after an error.
 func (c *container) prepareOperations(host hostfs.Root, set *edit.Set) ([]operation, error) {
 	if len(set.Devices) > 0 {
 		foreign, err := c.hasOtherUserNamespace()
@@ -91,8 +91,7 @@ func (c *container) prepareOperations(host hostfs.Root, set *edit.Set) ([]operat
 	return operations, nil
 }
 
-// operation is one mount or device node to create in the container. Everything that it needs from
-// the host is open.
+// operation is one mount or device node to create in the container. All its host objects are open.
 type operation struct {
 	what        string // for messages
 	origin      edit.Origin
@@ -131,8 +130,8 @@ func (o *operation) deliver(root int) error {
 	return nil
 }
 
-// isMountedAt reports whether target already shows what is to be mounted there, because the hook
-// of an earlier stage or the runtime mounted it.
+// isMountedAt reports whether the hook of an earlier stage, or the runtime, has already mounted
+// this object at target.
 func (o *operation) isMountedAt(target int) bool {
 	var st unix.Stat_t
 	if unix.Fstat(target, &st) != nil || o.source.Ino == 0 {

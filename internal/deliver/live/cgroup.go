@@ -19,8 +19,8 @@ import (
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 
-// allowDevices allows devices in the device cgroup of a process: in version 1 by a line for each
-// device, in version 2 by a BPF program.
+// allowDevices allows devices in the device cgroup of a process: in version 1 by writing a line for
+// each device, in version 2 by a BPF program.
 func allowDevices(pid int, devices []edit.Device) error {
 	var rules []rule
 	for i := range devices {
@@ -33,7 +33,7 @@ func allowDevices(pid int, devices []edit.Device) error {
 	}
 	err := allowInCgroup(pid, rules)
 	if errors.Is(err, os.ErrPermission) && rootless() {
-		// Rootless runtimes cannot restrict devices. The owner and mode of the node decide there.
+		// Rootless runtimes cannot restrict devices. Access depends on the node's owner and mode.
 		return nil
 	}
 	if err != nil {
@@ -76,8 +76,8 @@ func writeRules(dir string, rules []rule) error {
 	return nil
 }
 
-// allowInCgroup adds rules to the cgroup that restricts a process's devices: in version 1 if its
-// devices controller is mounted, else in version 2.
+// allowInCgroup adds rules to the cgroup that restricts a process's devices: version 1 if its
+// devices controller is mounted, otherwise version 2.
 func allowInCgroup(pid int, rules []rule) error {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cgroup")
 	if err != nil {
@@ -115,9 +115,9 @@ func parseCgroup(text string) (v1, v2 string) {
 	return v1, v2
 }
 
-// cgroupDir finds the directory of a cgroup, "" for none, in the mount table: in the hierarchy of the devices
-// controller ("cgroup"), or in that of version 2 ("cgroup2"). The last matching mount wins, since it covers
-// the others.
+// cgroupDir finds the directory of a cgroup in the mount table, or "". The hierarchy is the devices
+// controller's ("cgroup") or version 2's ("cgroup2"). The last matching mount counts, because it
+// covers the others.
 func cgroupDir(mounts []hostfs.Mount, path, fsType string) (dir string) {
 	if path == "" {
 		return ""

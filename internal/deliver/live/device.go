@@ -14,8 +14,8 @@ import (
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 
-// deviceOperation decides how the container gets a device node: as a bind mount of the host's node,
-// or as a new node.
+// deviceOperation plans a device node for the container: a bind mount of the host's node, or a new
+// node.
 func (c *container) deviceOperation(host hostfs.Root, d *edit.Device) (operation, error) {
 	o := operation{what: fmt.Sprintf("device node %q", d.Path), origin: d.Origin, tree: -1, node: d}
 	var err error
@@ -42,7 +42,7 @@ func (c *container) deviceOperation(host hostfs.Root, d *edit.Device) (operation
 		return o, err
 	}
 	if o.source.Mode&unix.S_IFMT != mode&unix.S_IFMT || d.Type != "p" && o.source.Rdev != dev {
-		// The CDI file gives its own device number, and the host's node has another one.
+		// The CDI file sets a device number that differs from the host's node.
 		if c.bindsDevices {
 			return o, fmt.Errorf("host path %q: %w", from, typeConflict(from, &o.source))
 		}
@@ -76,7 +76,7 @@ func nodeNumbers(d *edit.Device) (mode uint32, dev uint64) {
 func setAttributes(tree int, attr *unix.MountAttr, flags uint) error {
 	err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH|flags, attr)
 	if errors.Is(err, unix.EPERM) && attr.Attr_clr != 0 {
-		// In a user namespace, restrictions of the host's mount are locked.
+		// In a user namespace, the restrictions of the host's mount are locked.
 		restricted := *attr
 		restricted.Attr_clr = 0
 		err = unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH|flags, &restricted)
@@ -92,7 +92,7 @@ func typeConflict(name string, st *unix.Stat_t) error {
 		name, hostfs.TypeName(st.Mode), unix.Major(st.Rdev), unix.Minor(st.Rdev), errdefs.ErrConflict)
 }
 
-// makeNode creates a device node as the edit describes it.
+// makeNode creates a device node with the edit's properties.
 func (o *operation) makeNode(root int) error {
 	d := o.node
 	mode, dev := nodeNumbers(d)

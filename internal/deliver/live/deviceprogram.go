@@ -15,21 +15,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Under cgroup version 2 a BPF program decides on every use of a device. The runtime generates
-// and attaches one. If several are attached, all must allow the access, so attaching another one
-// does not help. Jackfield reads the attached program back from the kernel, prepends instructions
-// that allow its devices, and attaches the result in place of the old program. That works for
-// programs of any runtime.
+// With cgroup version 2, BPF programs decide on every use of a device. The runtime generates and
+// attaches one. If several are attached, all of them must allow an access, so attaching another
+// program cannot grant anything. Jackfield therefore reads the attached program from the kernel,
+// prepends instructions that allow its devices, and replaces the program with the result. That
+// works for programs of any runtime.
 //
-// opencontainers/cgroups can only attach a program generated from the complete list of rules.
-// Each runtime adds rules to that list which the container's configuration does not show.
+// opencontainers/cgroups can only attach a program that it generated from the complete list of
+// rules. Each runtime adds rules to that list that the container's configuration does not contain.
 
 // crunSubgroup is the cgroup in a container's systemd scope in which crun runs the container.
 const crunSubgroup = "container"
 
-// prependToAll prepends rules to the device programs of a container's cgroup. All programs from the root to the
-// cgroup have to allow an access. Under systemd, crun's container is in a cgroup below its scope, and systemd
-// attaches a program to the scope. Cgroups above belong to more than the container.
+// prependToAll prepends rules to the device programs of a container's cgroup. Every program between
+// the root and the cgroup must allow an access. Under systemd, crun's container is in a cgroup
+// below its scope, and systemd attaches a program to the scope. Cgroups above the scope contain
+// other processes and stay unchanged.
 func prependToAll(dir string, rules []rule) error {
 	err := prependRules(dir, rules)
 	if scope := filepath.Dir(dir); err == nil && filepath.Base(dir) == crunSubgroup &&
@@ -39,8 +40,8 @@ func prependToAll(dir string, rules []rule) error {
 	return err
 }
 
-// prependRules prepends rules to each device program attached to the cgroup dir. Without such a
-// program the cgroup does not restrict devices.
+// prependRules prepends rules to each device program attached to the cgroup dir. A cgroup without
+// such a program does not restrict devices.
 func prependRules(dir string, rules []rule) error {
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -93,8 +94,8 @@ func readInstructions(p *ebpf.Program) (asm.Instructions, error) {
 	return info.Instructions()
 }
 
-// hasPrefix reports whether code begins with prefix. The verifier does not rewrite the
-// instructions of device programs.
+// hasPrefix reports whether code begins with prefix. It prevents a second prepend; the verifier
+// does not rewrite the instructions of device programs.
 func hasPrefix(code, prefix asm.Instructions) bool {
 	return len(code) >= len(prefix) && slices.EqualFunc(code[:len(prefix)], prefix, func(a, b asm.Instruction) bool {
 		return a.OpCode == b.OpCode && a.Dst == b.Dst && a.Src == b.Src && a.Offset == b.Offset &&
@@ -102,8 +103,8 @@ func hasPrefix(code, prefix asm.Instructions) bool {
 	})
 }
 
-// replaceProgram attaches a program in place of another in one step. The kernel answers EPERM
-// unless the flags are those with which the first program was attached.
+// replaceProgram replaces an attached program with another in one step. The kernel returns EPERM
+// unless the flags equal the flags of the first attachment.
 func replaceProgram(cgroup int, old, changed *ebpf.Program) error {
 	opts := link.RawAttachProgramOptions{Target: cgroup, Program: changed, Attach: ebpf.AttachCGroupDevice}
 	multi := opts
@@ -118,8 +119,8 @@ func replaceProgram(cgroup int, old, changed *ebpf.Program) error {
 	return err
 }
 
-// Values of struct bpf_cgroup_dev_ctx, linux/bpf.h. The lower half of its first word is the type
-// of the device, the upper half the access.
+// Values of struct bpf_cgroup_dev_ctx, linux/bpf.h. The lower half of its first word is the device
+// type, the upper half the access.
 const (
 	ctxType, ctxMajor, ctxMinor   = 0, 4, 8 // offsets
 	typeMask, accessShift         = 0xffff, 16
@@ -128,8 +129,8 @@ const (
 	anyAccess                     = accessMknod | accessR | accessW
 )
 
-// allowInstructions allows the accesses that the rules name. Any other access continues behind
-// the last instruction.
+// allowInstructions returns instructions that allow the accesses in the rules. Any other access
+// continues after the last instruction, in the original program.
 func allowInstructions(rules []rule) asm.Instructions {
 	var code asm.Instructions
 	for _, r := range rules {

@@ -13,12 +13,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// container is a target with its mount namespace opened.
+// container is a target with an open mount namespace.
 type container struct {
 	target Target
 	mntNS  int
-	// bindsDevices says that device nodes cannot be created for the container. It gets bind mounts
-	// of the host's nodes.
+	// bindsDevices is set if device nodes cannot be created for the container. It receives bind
+	// mounts of the host's nodes instead.
 	bindsDevices bool
 }
 
@@ -45,12 +45,13 @@ func openContainer(t Target) (*container, error) {
 
 func (c *container) close() { unix.Close(c.mntNS) }
 
-// procPath is the path of a file about the container's process.
+// procPath returns the path of a file in the /proc directory of the container's process.
 func (c *container) procPath(name string) string {
 	return "/proc/" + strconv.Itoa(c.target.Pid) + "/" + name
 }
 
-// checkForeignNamespace refuses a container in the mount namespace of this process.
+// checkForeignNamespace returns an error if the container is in this process's mount namespace,
+// because mounts would then change the host.
 func (c *container) checkForeignNamespace() error {
 	var own, theirs unix.Stat_t
 	if err := errors.Join(unix.Stat("/proc/self/ns/mnt", &own), unix.Fstat(c.mntNS, &theirs)); err != nil {
@@ -63,7 +64,7 @@ func (c *container) checkForeignNamespace() error {
 	return nil
 }
 
-// hasOtherUserNamespace reports whether the container's user namespace differs from that of this
+// hasOtherUserNamespace reports whether the container has a different user namespace than this
 // process.
 func (c *container) hasOtherUserNamespace() (bool, error) {
 	var own, theirs unix.Stat_t
@@ -75,7 +76,7 @@ func (c *container) hasOtherUserNamespace() (bool, error) {
 }
 
 // onDisposableThread calls f with a descriptor of the container's root, on a thread in the
-// container's mount namespace. The thread ends with f, so no other code runs there.
+// container's mount namespace. The thread ends with f, so no other code runs in that namespace.
 func (c *container) onDisposableThread(f func(root int) error) error {
 	// The caller's thread, usually the first one, stays with the caller.
 	runtime.LockOSThread()
@@ -84,21 +85,21 @@ func (c *container) onDisposableThread(f func(root int) error) error {
 	go func() {
 		runtime.LockOSThread()
 		if unix.Gettid() == unix.Getpid() {
-			// The first thread cannot end, and /proc/self shows its namespaces. While it is locked
-			// here, the next goroutine runs on another thread.
+			// The main thread cannot end, and /proc/self shows its namespaces. While this goroutine
+			// locks it, the next goroutine runs on another thread.
 			done <- c.onDisposableThread(f)
 			runtime.UnlockOSThread()
 			return
 		}
-		// The goroutine never unlocks: Go ends the thread with it.
+		// The goroutine never unlocks the thread, so Go terminates the thread with it.
 		done <- c.enterNamespace(f)
 	}()
 	return <-done
 }
 
-// enterNamespace moves this thread into the container's mount namespace. The thread gets its own root,
-// working directory and umask: one that shares them cannot change its mount namespace. The umask
-// becomes 0: what is created for the container gets exactly the wanted mode.
+// enterNamespace moves this thread into the container's mount namespace. It unshares root, working
+// directory and umask, because a thread that shares them cannot change its mount namespace. It sets
+// the umask to 0, so that files in the container have exactly the requested mode.
 func (c *container) enterNamespace(f func(root int) error) error {
 	if err := unix.Unshare(unix.CLONE_FS); err != nil {
 		return fmt.Errorf("enter container: %w", err)

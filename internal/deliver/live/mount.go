@@ -16,7 +16,7 @@ import (
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 
-// mountOperation creates the mount, detached: a clone of a host path, or a new file system.
+// mountOperation creates a detached mount: a clone of a host path, or a new file system.
 func (c *container) mountOperation(host hostfs.Root, m *edit.Mount) (operation, error) {
 	o := operation{what: fmt.Sprintf("mount %q", m.Destination), origin: m.Origin, tree: -1}
 	var err error
@@ -53,9 +53,9 @@ func (c *container) mountOperation(host hostfs.Root, m *edit.Mount) (operation, 
 	return o, c.setOptions(o.tree, &opts)
 }
 
-// openSource opens the source of a mount. CDI files name host paths, in which symlinks are
-// followed. All other sources are canonical paths found by internal/engine: a symlink in one of them
-// was created later, and is refused.
+// openSource opens the source of a mount. CDI files contain host paths, in which symlinks are
+// followed. All other sources are canonical paths from internal/engine: a symlink in one of them
+// was created later, and is an error.
 func openSource(host hostfs.Root, m *edit.Mount) (*os.File, error) {
 	if m.Origin.Source == edit.CDI {
 		return host.Open(m.Source, unix.O_PATH)
@@ -63,10 +63,10 @@ func openSource(host hostfs.Root, m *edit.Mount) (*os.File, error) {
 	return hostfs.Host().OpenBeneath("/", strings.TrimPrefix(m.Source, "/"), unix.O_PATH)
 }
 
-// setOptions sets the options of a cloned mount: those of its root, and the recursive ones of all
-// mounts below it.
+// setOptions sets the options of a cloned mount: the options of its root, and the recursive options
+// of all mounts below it.
 func (c *container) setOptions(tree int, o *mountopt.Options) error {
-	// By default, later mounts of the host do not appear in the container, nor the other way round.
+	// By default, later mounts do not propagate between host and container, in either direction.
 	all := unix.MountAttr{Attr_set: o.SetAll, Attr_clr: o.ClearAll, Propagation: cmp.Or(o.Propagation, unix.MS_PRIVATE)}
 	if o.IDMap {
 		ns, err := unix.Open(c.procPath("ns/user"), unix.O_RDONLY|unix.O_CLOEXEC, 0)

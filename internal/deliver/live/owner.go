@@ -8,13 +8,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// owner is the owner of a new file. The file has this owner from the start. To change it after the creation is unsafe,
-// because a process of a container that shares the directory can replace the file in between.
+// owner is the owner of a new file, set at its creation. A later change would be unsafe, because a
+// process of a container that shares the directory can replace the file in between.
 type owner struct{ uid, gid int }
 
-// createFiles calls f. Files that this thread creates in f belong to o. The thread keeps its capabilities, which a
-// change of the file system user would remove. The file system may belong to a user namespace without the host's root,
-// where only its own users can create files.
+// createFiles calls f. Files that this thread creates in f belong to o. The thread keeps its
+// capabilities, which a change of the file system user would drop. The file system can belong to a
+// user namespace without the host's root, where only its own users can create files.
 func (o *owner) createFiles(f func() error) error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var capabilities [2]unix.CapUserData

@@ -14,18 +14,18 @@ import (
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 
-// maxDanglingLinks bounds the dangling symlinks that are followed to create their target.
+// maxDanglingLinks bounds the number of dangling symlinks that are followed to create their target.
 const maxDanglingLinks = 16
 
-// openInRoot opens a path below the container's root as the container would: symlinks cannot leave
-// the root.
+// openInRoot opens a path below the container's root with the container's view: symlinks cannot
+// leave the root.
 func openInRoot(root int, name string) (int, error) {
 	return hostfs.Openat2(root, name, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC,
 		Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS})
 }
 
-// openTarget opens the mount point at a path below the container's root: a directory or a file. It
-// creates what is missing, including parent directories.
+// openTarget opens the mount point at a path below the container's root, a directory or a file. It
+// creates the mount point and its parents if they are missing.
 func openTarget(root int, name string, dir bool) (int, error) {
 	name = path.Clean("/" + name)
 	fd, err := openOrCreate(root, name, nil, func(parent int, base string) error {
@@ -44,8 +44,9 @@ func openTarget(root int, name string, dir bool) (int, error) {
 	return fd, nil
 }
 
-// openOrCreate opens a path below the container's root. If the path does not exist, it calls create first. The new file
-// belongs to o, or, if o is nil, to the owner of its directory: in a user namespace that is the container's root.
+// openOrCreate opens a path below the container's root. If the path does not exist, it calls create
+// first. The new file belongs to o. If o is nil, it belongs to the owner of its directory, which is
+// the container's root in a user namespace.
 func openOrCreate(root int, name string, o *owner, create func(parent int, base string) error) (int, error) {
 	fd, err := openInRoot(root, name)
 	if errors.Is(err, unix.ENOENT) && name != "/" {
@@ -60,8 +61,8 @@ func openOrCreate(root int, name string, o *owner, create func(parent int, base 
 	return fd, nil
 }
 
-// createInRoot calls create for a path that does not exist, or for the path that it leads to as a
-// dangling symlink.
+// createInRoot calls create for a path that does not exist, following dangling symlinks to the path
+// that they point to.
 func createInRoot(root int, name string, o *owner, create func(parent int, base string) error) error {
 	for range maxDanglingLinks {
 		to, err := createOrReadLink(root, name, o, create)
@@ -73,8 +74,8 @@ func createInRoot(root int, name string, o *owner, create func(parent int, base 
 	return fmt.Errorf("find %q in the container: %w", name, unix.ELOOP)
 }
 
-// createOrReadLink calls create for a path that does not exist. It returns the path, or, if the path is
-// a dangling symlink, the path that the symlink names.
+// createOrReadLink calls create for a path that does not exist. It returns the path or, if the path
+// is a dangling symlink, the symlink's target.
 func createOrReadLink(root int, name string, o *owner, create func(parent int, base string) error) (string, error) {
 	parent, err := openTarget(root, path.Dir(name), true)
 	if err != nil {
@@ -112,24 +113,24 @@ func createOrReadLink(root int, name string, o *owner, create func(parent int, b
 	return name, nil
 }
 
-// checkKind refuses to mount a directory on a file, and a file on a directory.
+// checkKind returns an error for mounting a directory on a file, or a file on a directory.
 func checkKind(fd int, name string, dir bool) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		return err
 	}
 	if isDir := st.Mode&unix.S_IFMT == unix.S_IFDIR; isDir != dir {
-		want := "directory"
+		required := "directory"
 		if !dir {
-			want = "file"
+			required = "file"
 		}
-		return fmt.Errorf("the container has a %s at %q: must be a %s: %w", hostfs.TypeName(st.Mode), name, want,
+		return fmt.Errorf("the container has a %s at %q: must be a %s: %w", hostfs.TypeName(st.Mode), name, required,
 			errdefs.ErrConflict)
 	}
 	return nil
 }
 
-// cleanDestination cleans a path of the container. It refuses relative paths and the root.
+// cleanDestination cleans a container path. It rejects relative paths and the root.
 func cleanDestination(name string) (string, error) {
 	if !path.IsAbs(name) || strings.IndexByte(name, 0) >= 0 || path.Clean(name) == "/" {
 		return "", fmt.Errorf("invalid value %q: must be an absolute path below the container's root: %w", name,

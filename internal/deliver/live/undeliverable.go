@@ -10,10 +10,10 @@ import (
 	"github.com/jackfield/jackfield/internal/edit"
 )
 
-// UndeliverableEdits returns an errdefs.ErrNotImplemented for each edit that an existing container can
-// no longer get: variables, hooks, network devices, groups and RDT configuration. With a request, only
-// the edits of this request count. Jackfield's own variables (edit.SourceJackfield) do not count:
-// devices.json, at a fixed path, has the same content.
+// UndeliverableEdits returns an errdefs.ErrNotImplemented for each edit that an existing container
+// can no longer receive: variables, hooks, network devices, groups and RDT configuration. With a
+// request, only the request's edits count. Jackfield's own variables (edit.SourceJackfield) do not
+// count, because devices.json, at a fixed path, has the same content.
 func UndeliverableEdits(set *edit.Set, request string) []error {
 	var list []error
 	add := func(origin edit.Origin, format string, name ...any) {
