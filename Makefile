@@ -18,7 +18,7 @@ SYSTEM := -count=1 -timeout 90m
 # How long each fuzz target runs under `make fuzz`. `make test` in CI only shows that each still works.
 FUZZTIME ?= 5s
 
-.PHONY: help build image release man test unit e2e dpdk kube fuzz bench lint vulncheck reports signed-off demo recording screenshot cluster cluster-down install install-nri-plugin install-crio-hook uninstall clean
+.PHONY: help build image release man test unit e2e dpdk kube fuzz bench lint figures vulncheck reports signed-off demo recording screenshot cluster cluster-down install install-nri-plugin install-crio-hook uninstall clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST)
@@ -77,7 +77,7 @@ fuzz: ## each fuzz target for FUZZTIME
 bench: ## run the benchmarks beside their peers and write docs/explanation/performance.md
 	cd test && $(GO) run ./benchreport $(BENCHFLAGS)
 
-lint: ## gofmt, vet, staticcheck, the texts of test/mutations
+lint: ## gofmt, vet, staticcheck, the texts of test/mutations, the limits of figures
 	@fmt=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); if [ -n "$$fmt" ]; then echo "gofmt would change:"; echo "$$fmt"; exit 1; fi
 	$(GO) vet ./...
 	cd test && $(GO) vet ./...
@@ -90,6 +90,10 @@ lint: ## gofmt, vet, staticcheck, the texts of test/mutations
 	cd test/admission && $(GO) tool -modfile=../tools/go.mod staticcheck ./...
 	cd test/release && $(GO) tool -modfile=../tools/go.mod staticcheck ./...
 	cd test && $(GO) run ./mutate -check
+	cd test && $(GO) run ./figures -check
+
+figures: ## how long lines and types are, and how the comments and errors read
+	@cd test && $(GO) run ./figures
 
 # It reads the vulnerability database of Go on the internet, so make test does not run it.
 # VULNFLAGS=-db=file:///DIR reads a copy.
