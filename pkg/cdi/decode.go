@@ -68,7 +68,7 @@ func (c *checker) decodeObject(n *jsontree.Node, into reflect.Value) {
 		return
 	}
 	names := fieldNames[into.Type()]
-	var seen [16]bool // no type has as many fields
+	seen := make([]bool, len(names))
 	for _, child := range n.Children {
 		if c.isFull() {
 			break

@@ -28,16 +28,3 @@ func TestLibraryHasFewDependencies(t *testing.T) {
 		}
 	}
 }
-
-// Other projects cannot import packages below internal/, so no exported name has a type of them.
-func TestExportedNamesHaveNoInternalTypes(t *testing.T) {
-	out, err := exec.Command("go", "doc", "-all", ".").Output()
-	must(t, err)
-	for line := range strings.Lines(string(out)) {
-		for _, name := range []string{"hostfs.", "diag.", "jsontree.", "watch."} {
-			if strings.Contains(line, name) {
-				t.Errorf("the documentation names %s: %s", name, line)
-			}
-		}
-	}
-}

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -140,6 +141,31 @@ func importFault(from, to string, ours bool) string {
 		return "internal/base imports nothing else"
 	}
 	return ""
+}
+
+// Other programs cannot import packages of internal/, so no exported name of pkg has a type of theirs.
+func TestPublicPackagesHaveNoInternalTypes(t *testing.T) {
+	for _, p := range listPackages(t) {
+		name := strings.TrimPrefix(p.ImportPath, module)
+		if !strings.HasPrefix(name, "pkg/") {
+			continue
+		}
+		cmd := exec.Command("go", "doc", "-all", p.ImportPath)
+		cmd.Dir = "../.."
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("go doc: %v", err)
+		}
+		for _, imp := range p.Imports {
+			if !strings.HasPrefix(imp, module+"internal/") {
+				continue
+			}
+			use := regexp.MustCompile(`(?m)^.*\b` + path.Base(imp) + `\.[A-Z].*$`)
+			for _, line := range use.FindAll(out, -1) {
+				t.Errorf("%s: the documentation names %s: %s", name, imp, line)
+			}
+		}
+	}
 }
 
 // The engine and the packages that only write edits into values change nothing on the host.
