@@ -19,11 +19,11 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/jackfield/jackfield/internal/base/deadline"
+	"github.com/jackfield/jackfield/internal/base/name"
 	"github.com/jackfield/jackfield/internal/config"
 	"github.com/jackfield/jackfield/internal/deliver/staging"
 	"github.com/jackfield/jackfield/internal/engine"
 	"github.com/jackfield/jackfield/internal/host/watch"
-	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
 
 // hotplug updates running containers when networks are added to their pods or removed, and when a driver
@@ -158,11 +158,11 @@ func (h *hotplug) synchronize(runtime string, store *staging.Store) {
 
 // markFileDirty schedules an update of the containers in the sandbox that a device-info file belongs to; ""
 // stands for every file.
-func (h *hotplug) markFileDirty(name string) {
+func (h *hotplug) markFileDirty(file string) {
 	h.infoFileChanges.Add(1) // before the running containers are read
 	h.markDirty(func(c *runningContainer) bool {
-		_, _, ok := deviceinfo.MatchCNIFileName(name, c.req.SandboxID)
-		return ok || name == ""
+		_, _, ok := name.MatchInfoFile(file, c.req.SandboxID)
+		return ok || file == ""
 	})
 }
 

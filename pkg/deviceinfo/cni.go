@@ -9,40 +9,68 @@ import (
 
 	"github.com/containerd/errdefs"
 
+	"github.com/jackfield/jackfield/internal/base/name"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 
-// CNIDir is the directory of CNI plugin files (§4.2), which an NPWG implementation
-// maintains. The zero value is [DefaultCNIDir] on the host. Names are those of
-// [CNIFileName], or any that are unique per attachment and pass [CheckFileName].
+// CNIDir is the directory of CNI plugin files (§4.2), which an NPWG implementation maintains. The zero value is
+// [DefaultCNIDir] on the host. File names are those of [CNIFileName], or any that are unique per attachment: not empty, no
+// "/" and no NUL, not starting with ".", at most 255 bytes.
 type CNIDir struct {
 	Root string // directory below which all host paths are; "" is "/"
 	Dir  string // host path; "" is [DefaultCNIDir]
 }
 
 // locate returns the place of a file.
-func (d CNIDir) locate(name string) (infoFile, error) {
-	if err := CheckFileName(name); err != nil {
+func (d CNIDir) locate(file string) (infoFile, error) {
+	if err := name.CheckFile(file); err != nil {
 		return infoFile{}, fmt.Errorf("locate device-info: %w", err)
 	}
-	return locateFile(d.Root, d.Dir, DefaultCNIDir, name)
+	return locateFile(d.Root, d.Dir, DefaultCNIDir, file)
 }
 
-// Path returns the full path of a file (§4.2), which is the value of the capability
-// argument (§5.1.1).
+// Path returns the full path of a file (§4.2). An NPWG implementation passes it to libcni as
+// RuntimeConf.CapabilityArgs[CapabilityKey], and libcni passes it to the plugins that declare the capability (§5.1.1).
 func (d CNIDir) Path(name string) (string, error) {
 	f, err := d.locate(name)
 	if err != nil {
 		return "", err
 	}
-	return f.Path(), nil
+	return f.path(), nil
 }
 
-// CopyFrom copies the file of the allocated device from the device plugin's directory to
-// name (§4.2.1), byte by byte, and creates the directory if it is missing. The content must
-// satisfy the specification. It returns the content and the host path of the copy. The
-// error is errdefs.ErrNotFound if the device plugin wrote no file, which is optional
-// (§4.1.1).
+// Name returns the name of the file at the full path that a CNI plugin receives; see [CapabilityPath] (§5.1.2). The file
+// must be in the directory itself, whose path can contain other symlinks (/run for /var/run). Another directory is
+// errdefs.ErrPermissionDenied.
+func (d CNIDir) Name(fullPath string) (string, error) {
+	name, err := d.nameOf(fullPath)
+	if err != nil {
+		return "", fmt.Errorf("read %s %q: %w", CapabilityKey, fullPath, err)
+	}
+	return name, nil
+}
+
+func (d CNIDir) nameOf(fullPath string) (string, error) {
+	if err := hostfs.CheckPath(fullPath); err != nil {
+		return "", err
+	}
+	if path.Clean(fullPath) != fullPath {
+		return "", fmt.Errorf("the path is not clean: %w", errdefs.ErrInvalidArgument)
+	}
+	parent, name := path.Split(fullPath)
+	file, err := d.locate(name)
+	if err != nil {
+		return "", err
+	}
+	if parent = path.Clean(parent); parent != file.dir && file.host.Canonical(parent) != file.host.Canonical(file.dir) {
+		return "", fmt.Errorf("it is not in the directory %q: %w", file.dir, errdefs.ErrPermissionDenied)
+	}
+	return name, nil
+}
+
+// CopyFrom copies the file of the allocated device from the device plugin's directory to name (§4.2.1), byte by byte, and
+// creates the directory if it is missing. The content must satisfy the specification. It returns the content and the host
+// path of the copy. The error is errdefs.ErrNotFound if the device plugin wrote no file, which is optional (§4.1.1).
 func (d CNIDir) CopyFrom(dp DevicePluginDir, resource, deviceID, name string) (*Info, string, error) {
 	to, err := d.locate(name)
 	if err != nil {
@@ -54,22 +82,63 @@ func (d CNIDir) CopyFrom(dp DevicePluginDir, resource, deviceID, name string) (*
 	}
 	info, data, err := from.read()
 	if err != nil {
-		return nil, "", fmt.Errorf("copy device-info of resource %q, device %q to %q: %w", resource, deviceID, to.Path(), err)
+		return nil, "", fmt.Errorf("copy device-info of resource %q, device %q to %q: %w", resource, deviceID, to.path(), err)
 	}
 	if err := to.replace(data); err != nil {
 		return nil, "", err
 	}
-	return info, to.Path(), nil
+	return info, to.path(), nil
 }
 
-// Collect reads a file after the CNI plugins ran (§6.1.1). The error is errdefs.ErrNotFound
-// if neither the device plugin nor a CNI plugin wrote the file.
-func (d CNIDir) Collect(name string) (*Info, error) {
+// Read returns the content of a file: for a CNI plugin (§5.1.2), and for an NPWG implementation after the plugins ran
+// (§6.1.1). The error is errdefs.ErrNotFound if the file does not exist.
+func (d CNIDir) Read(name string) (*Info, error) {
 	f, err := d.locate(name)
 	if err != nil {
 		return nil, err
 	}
-	return f.Read()
+	info, _, err := f.read()
+	return info, err
+}
+
+// Write creates or replaces a file (§5.1.2), and creates the directory if it is missing. Invalid device-info is refused.
+func (d CNIDir) Write(name string, info *Info) error {
+	f, err := d.locate(name)
+	if err != nil {
+		return err
+	}
+	data, err := Marshal(info)
+	if err != nil {
+		return fmt.Errorf("write device-info file %q: %w", f.path(), err)
+	}
+	return f.replace(data)
+}
+
+// Update reads a file, calls change with the content, and writes the result (§5.1.2). No other writer of this package is
+// active in the directory meanwhile. Without a file, change receives nil. If change returns nil or an error, nothing is
+// written, and Update returns that error.
+//
+// The [Info] holds unknown keys, so they are kept.
+func (d CNIDir) Update(name string, change func(current *Info) (*Info, error)) error {
+	f, err := d.locate(name)
+	if err != nil {
+		return err
+	}
+	return f.change(func(d *directory) error {
+		current, _, err := d.readInfo(f.name)
+		if err := hostfs.IgnoreNotFound(err); err != nil {
+			return err
+		}
+		next, err := change(current)
+		if err != nil || next == nil {
+			return err
+		}
+		data, err := Marshal(next)
+		if err != nil {
+			return fmt.Errorf("update device-info file %q: %w", f.path(), err)
+		}
+		return d.replaceFile(f.name, data)
+	})
 }
 
 // Remove removes a file at CNI DEL (§4.2.1). A missing file is no error.
@@ -78,11 +147,10 @@ func (d CNIDir) Remove(name string) error {
 	if err != nil {
 		return err
 	}
-	return f.Remove()
+	return f.remove()
 }
 
-// RemoveSandbox removes all files of a removed sandbox and returns their host paths,
-// sorted.
+// RemoveSandbox removes all files of a removed sandbox and returns their host paths, sorted.
 func (d CNIDir) RemoveSandbox(sandboxID string) ([]string, error) {
 	open, err := d.openForSandbox(sandboxID)
 	if err != nil {
@@ -102,76 +170,8 @@ func (d CNIDir) RemoveSandbox(sandboxID string) ([]string, error) {
 	return removed, errors.Join(errs...)
 }
 
-// List reads all files, sorted by file; see [DevicePluginDir.List]. Network and IfName are
-// empty, because a name cannot be split without the sandbox ID.
+// List reads all files, sorted by file; see [DevicePluginDir.List]. Network and IfName are empty, because a name cannot be
+// split without the sandbox ID.
 func (d CNIDir) List() ([]Entry, error) {
 	return listFiles(d.Root, d.Dir, DefaultCNIDir, func(string) bool { return true })
-}
-
-// File returns the file at the full path that a CNI plugin receives in CNIDeviceInfoFile
-// (§5.1.2). The file must be in the directory itself, whose path may contain other symlinks
-// (/run for /var/run). Another directory is errdefs.ErrPermissionDenied.
-func (d CNIDir) File(fullPath string) (CNIFile, error) {
-	file, err := d.locateFullPath(fullPath)
-	if err != nil {
-		return CNIFile{}, fmt.Errorf("read %s %q: %w", CapabilityKey, fullPath, err)
-	}
-	return CNIFile{file}, nil
-}
-
-// locateFullPath returns the place of the file at a full path.
-func (d CNIDir) locateFullPath(fullPath string) (infoFile, error) {
-	if err := hostfs.CheckPath(fullPath); err != nil {
-		return infoFile{}, err
-	}
-	if path.Clean(fullPath) != fullPath {
-		return infoFile{}, fmt.Errorf("the path is not clean: %w", errdefs.ErrInvalidArgument)
-	}
-	parent, name := path.Split(fullPath)
-	file, err := d.locate(name)
-	if err != nil {
-		return infoFile{}, err
-	}
-	if parent = path.Clean(parent); parent != file.dir && file.host.Canonical(parent) != file.host.Canonical(file.dir) {
-		return infoFile{}, fmt.Errorf("it is not in the directory %q: %w", file.dir, errdefs.ErrPermissionDenied)
-	}
-	return file, nil
-}
-
-// CNIFile is the device-info file of one attachment, for its CNI plugins (§5.1.2).
-// [CNIDir.File] returns it for the path that the plugin received.
-type CNIFile struct{ infoFile }
-
-// Write creates or replaces the file, and creates the directory if it is missing. Invalid
-// device-info is refused.
-func (f CNIFile) Write(info *Info) error {
-	data, err := Marshal(info)
-	if err != nil {
-		return fmt.Errorf("write device-info file %q: %w", f.Path(), err)
-	}
-	return f.replace(data)
-}
-
-// Update reads the file, calls change with the content, and writes the result. No other
-// writer of this package is active in the directory meanwhile. Without a file, change
-// receives nil. If change returns nil or an error, nothing is written, and Update returns
-// that error.
-//
-// The [Info] holds unknown keys, so they are kept.
-func (f CNIFile) Update(change func(current *Info) (*Info, error)) error {
-	return f.change(func(d *directory) error {
-		current, _, err := d.readInfo(f.name)
-		if err := hostfs.IgnoreNotFound(err); err != nil {
-			return err
-		}
-		next, err := change(current)
-		if err != nil || next == nil {
-			return err
-		}
-		data, err := Marshal(next)
-		if err != nil {
-			return fmt.Errorf("update device-info file %q: %w", f.Path(), err)
-		}
-		return d.replaceFile(f.name, data)
-	})
 }

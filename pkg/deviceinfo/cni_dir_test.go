@@ -3,7 +3,6 @@
 package deviceinfo
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -61,9 +60,7 @@ func TestNPWGRemovesAtDEL(t *testing.T) {
 		t.Errorf("%v, %v", got, err)
 	}
 	for _, name := range []string{"n-" + testID + "_net2", "n-" + testID + "_net1", "n-other_net1"} {
-		f, err := cni.File(DefaultCNIDir + "/" + name)
-		must(t, err)
-		must(t, f.Write(pciInfo()))
+		must(t, cni.Write(name, pciInfo()))
 	}
 	for range 2 {
 		must(t, cni.Remove("n-other_net1"))
@@ -85,42 +82,9 @@ func TestNPWGRemovesAtDEL(t *testing.T) {
 
 func TestCapability(t *testing.T) {
 	const file = DefaultCNIDir + `/ns-"nad"-x_net1`
-	if diff := cmp.Diff(map[string]any{"CNIDeviceInfoFile": file}, CapabilityArgs(file)); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
-	var rc struct {
-		RuntimeConfig map[string]string `json:"runtimeConfig"`
-	}
-	must(t, json.Unmarshal(RuntimeConfig(file), &rc))
-	if rc.RuntimeConfig["CNIDeviceInfoFile"] != file {
-		t.Errorf("RuntimeConfig = %s", RuntimeConfig(file))
-	}
-
-	const declares = `{"type":"sriov","n":1.50,"capabilities":{"CNIDeviceInfoFile":true,"mac":true},"runtimeConfig":{"mac":"02:00:00:00:00:01"}}`
-	for conf, want := range map[string]bool{
-		declares:           true,
-		`{"type":"sriov"}`: false,
-		`{"type":"sriov","capabilities":{"CNIDeviceInfoFile":false}}`:         false,
-		`{"plugins":[{"type":"a"},` + declares + `]}`:                         true,
-		`{"plugins":[{"type":"a"},{"type":"b","capabilities":{"mac":true}}]}`: false,
-		// Other keys are the plugin's own.
-		`{"plugins":[{"plugins":1,"runtimeConfig":1},` + declares + `],"runtimeConfig":1}`: true,
-	} {
-		if got, err := declaresCapability([]byte(conf)); err != nil || got != want {
-			t.Errorf("%s: %v, %v; want %v", conf, got, err, want)
-		}
-	}
-	out, err := SetCapability([]byte(declares), file)
-	must(t, err)
-	const want = `{"capabilities":{"CNIDeviceInfoFile":true,"mac":true},"n":1.50,"runtimeConfig":{"CNIDeviceInfoFile":"/var/run/k8s.cni.cncf.io/devinfo/cni/ns-\"nad\"-x_net1","mac":"02:00:00:00:00:01"},"type":"sriov"}`
-	if diff := cmp.Diff(want, string(out)); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
-	if path, ok, err := CapabilityPath(out); path != file || !ok || err != nil {
+	conf := `{"runtimeConfig":{"CNIDeviceInfoFile":"/var/run/k8s.cni.cncf.io/devinfo/cni/ns-\"nad\"-x_net1","mac":"x"}}`
+	if path, ok, err := CapabilityPath([]byte(conf)); path != file || !ok || err != nil {
 		t.Errorf("CapabilityPath = %q, %v, %v", path, ok, err)
-	}
-	if out, err := SetCapability([]byte(`{"type": "b"}`), file); err != nil || string(out) != `{"type": "b"}` {
-		t.Errorf("plugin without the capability: %s, %v", out, err)
 	}
 	if path, ok, err := CapabilityPath([]byte(`{"capabilities":1,"plugins":1,"runtimeConfig":{"CNIDeviceInfoFile":"/x"}}`)); path != "/x" || !ok || err != nil {
 		t.Errorf("beside keys of the plugin: %q, %v, %v", path, ok, err)
@@ -128,13 +92,7 @@ func TestCapability(t *testing.T) {
 	if path, ok, err := CapabilityPath([]byte(`{"runtimeConfig":{"mac":"x"}}`)); path != "" || ok || err != nil {
 		t.Errorf("without the argument: %q, %v, %v", path, ok, err)
 	}
-	for _, conf := range []string{`{`, `[]`, `{"capabilities":{"CNIDeviceInfoFile":"yes"}}`, `{"plugins":[` + declares + `]}`,
-		`{"capabilities":{"CNIDeviceInfoFile":true},"runtimeConfig":1}`} {
-		if _, err := SetCapability([]byte(conf), file); !errdefs.IsInvalidArgument(err) {
-			t.Errorf("SetCapability(%s): %v; want invalid argument", conf, err)
-		}
-	}
-	for _, conf := range []string{`{`, `{"runtimeConfig":{"CNIDeviceInfoFile":1}}`, `{"runtimeConfig":{"CNIDeviceInfoFile":""}}`, `{"runtimeConfig":{"CNIDeviceInfoFile":null}}`} {
+	for _, conf := range []string{`{`, `[]`, `{"runtimeConfig":1}`, `{"runtimeConfig":{"CNIDeviceInfoFile":1}}`, `{"runtimeConfig":{"CNIDeviceInfoFile":""}}`, `{"runtimeConfig":{"CNIDeviceInfoFile":null}}`} {
 		if _, _, err := CapabilityPath([]byte(conf)); !errdefs.IsInvalidArgument(err) {
 			t.Errorf("CapabilityPath(%s): %v; want invalid argument", conf, err)
 		}

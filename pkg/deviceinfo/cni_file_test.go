@@ -16,33 +16,33 @@ import (
 func TestCNIPluginReadsWritesAndUpdates(t *testing.T) {
 	root := newEmptyNode(t)
 	cni := CNIDir{Root: root}
-	f, err := cni.File(DefaultCNIDir + "/ns-nad-x_net1")
-	must(t, err)
-	if _, err := f.Read(); !errdefs.IsNotFound(err) {
+	const file = "ns-nad-x_net1"
+	if _, err := cni.Read(file); !errdefs.IsNotFound(err) {
 		t.Errorf("before the first write: %v", err)
 	}
-	must(t, f.Update(func(i *Info) (*Info, error) {
+	must(t, cni.Update(file, func(i *Info) (*Info, error) {
 		if i != nil {
 			t.Errorf("got %+v, want nil", i)
 		}
 		return nil, nil
 	}))
-	if _, err := f.Read(); !errdefs.IsNotFound(err) {
+	if _, err := cni.Read(file); !errdefs.IsNotFound(err) {
 		t.Errorf("an update to nil wrote a file: %v", err)
 	}
-	withUmask(0o077, func() { must(t, f.Write(pciInfo())) })
-	p := f.Path()
+	withUmask(0o077, func() { must(t, cni.Write(file, pciInfo())) })
+	p, err := cni.Path(file)
+	must(t, err)
 	if modeOf(t, filepath.Join(root, p)) != 0o644 || modeOf(t, filepath.Join(root, DefaultCNIDir)) != os.ModeDir|0o755 {
 		t.Errorf("modes %v, %v", modeOf(t, filepath.Join(root, p)), modeOf(t, filepath.Join(root, DefaultCNIDir)))
 	}
 	// Unknown keys of another writer are kept.
 	must(t, os.WriteFile(filepath.Join(root, p), []byte(`{"type":"pci","version":"1.0.0","pci":{"pci-address":"0000:01:02.2","b":{"y":[1.0]}},"a":"<>"}`), 0o644))
-	must(t, f.Update(func(i *Info) (*Info, error) {
+	must(t, cni.Update(file, func(i *Info) (*Info, error) {
 		i.PCI.RepresentorDevice = "eth3"
 		i.Version = Version
 		return i, nil
 	}))
-	got, err := f.Read()
+	got, err := cni.Read(file)
 	must(t, err)
 	want := pciInfo()
 	want.PCI.RepresentorDevice = "eth3"
@@ -54,21 +54,21 @@ func TestCNIPluginReadsWritesAndUpdates(t *testing.T) {
 	before, err := os.ReadFile(filepath.Join(root, p))
 	must(t, err)
 	boom := errors.New("boom")
-	if err := f.Update(func(*Info) (*Info, error) { return nil, boom }); err != boom {
+	if err := cni.Update(file, func(*Info) (*Info, error) { return nil, boom }); err != boom {
 		t.Errorf("error of the update function: %v", err)
 	}
-	if err := f.Update(func(*Info) (*Info, error) { return &Info{}, nil }); len(diagnosticsOf(t, err)) == 0 {
+	if err := cni.Update(file, func(*Info) (*Info, error) { return &Info{}, nil }); len(diagnosticsOf(t, err)) == 0 {
 		t.Errorf("an invalid change: %v", err)
 	}
 	if after, err := os.ReadFile(filepath.Join(root, p)); err != nil || string(after) != string(before) {
 		t.Errorf("failed updates changed the file to %s, %v", after, err)
 	}
 	writeFile(t, filepath.Join(root, DefaultCNIDir), "ns-nad-x_net1", "{")
-	if err := f.Update(func(*Info) (*Info, error) { return pciInfo(), nil }); len(diagnosticsOf(t, err)) == 0 {
+	if err := cni.Update(file, func(*Info) (*Info, error) { return pciInfo(), nil }); len(diagnosticsOf(t, err)) == 0 {
 		t.Errorf("an update of an invalid file: %v", err)
 	}
 	for range 2 {
-		must(t, f.Remove())
+		must(t, cni.Remove(file))
 	}
 }
 
@@ -76,36 +76,33 @@ func TestCNIPluginStaysInItsDirectory(t *testing.T) {
 	root, _ := newTestNode(t)
 	cni := CNIDir{Root: root}
 	for _, p := range []string{DefaultCNIDir + "/f", "/run/k8s.cni.cncf.io/devinfo/cni/f"} { // two paths of one directory
-		f, err := cni.File(p)
-		if err != nil {
-			t.Errorf("%s: %v", p, err)
-			continue
+		if file, err := cni.Name(p); err != nil || file != "f" {
+			t.Errorf("%s: %q, %v", p, file, err)
 		}
-		must(t, f.Write(pciInfo()))
 	}
 	for _, p := range []string{"/f", "/etc/passwd", DefaultDPDir + "/f", DefaultCNIDir, DefaultCNIDir + "/sub/f", "/run/f", "/nowhere/f", DefaultCNIDir + "x/f"} {
-		if _, err := cni.File(p); !errdefs.IsPermissionDenied(err) {
+		if _, err := cni.Name(p); !errdefs.IsPermissionDenied(err) {
 			t.Errorf("%s: %v; want permission denied", p, err)
 		}
 	}
 	for _, p := range []string{"", "f", "/", DefaultCNIDir + "/../cni/f", DefaultCNIDir + "//f", DefaultCNIDir + "/", DefaultCNIDir + "/.f",
 		DefaultCNIDir + "/..", DefaultCNIDir + "/f\x00"} {
-		if _, err := cni.File(p); !errdefs.IsInvalidArgument(err) && !errdefs.IsPermissionDenied(err) {
+		if _, err := cni.Name(p); !errdefs.IsInvalidArgument(err) && !errdefs.IsPermissionDenied(err) {
 			t.Errorf("%q: %v; want invalid argument or permission denied", p, err)
 		}
 	}
-	if err := (CNIFile{}).Write(pciInfo()); !errdefs.IsInvalidArgument(err) {
-		t.Errorf("the zero CNIFile: %v", err)
+	if err := cni.Write("", pciInfo()); !errdefs.IsInvalidArgument(err) {
+		t.Errorf("no name: %v", err)
 	}
 	// The same holds before the directory exists.
 	empty := CNIDir{Root: newEmptyNode(t)}
-	if _, err := empty.File("/etc/f"); !errdefs.IsPermissionDenied(err) {
+	if _, err := empty.Name("/etc/f"); !errdefs.IsPermissionDenied(err) {
 		t.Errorf("outside of a directory that does not exist yet: %v", err)
 	}
 	must(t, os.MkdirAll(filepath.Join(empty.Root, "run"), 0o755))
 	must(t, os.MkdirAll(filepath.Join(empty.Root, "var"), 0o755))
 	must(t, os.Symlink("/run", filepath.Join(empty.Root, "var/run")))
-	f, err := empty.File("/run/k8s.cni.cncf.io/devinfo/cni/f")
-	must(t, err)
-	must(t, f.Write(pciInfo()))
+	if file, err := empty.Name("/run/k8s.cni.cncf.io/devinfo/cni/f"); err != nil || file != "f" {
+		t.Errorf("under another path of a directory that does not exist yet: %q, %v", file, err)
+	}
 }

@@ -3,15 +3,11 @@
 package deviceinfo
 
 import (
-	"errors"
 	"fmt"
-	"slices"
 	"strings"
-	"sync"
 )
 
-// DevicePluginDir is the directory of device plugin files (§4.1). The zero value is
-// [DefaultDPDir] on the host.
+// DevicePluginDir is the directory of device plugin files (§4.1). The zero value is [DefaultDPDir] on the host.
 type DevicePluginDir struct {
 	Root string // directory below which all host paths are; "" is "/"
 	Dir  string // host path; "" is [DefaultDPDir]
@@ -19,11 +15,11 @@ type DevicePluginDir struct {
 
 // locate returns the place of a device's file.
 func (d DevicePluginDir) locate(resource, deviceID string) (infoFile, error) {
-	name, err := DPFileName(resource, deviceID)
+	file, err := dpFileName(resource, deviceID)
 	if err != nil {
 		return infoFile{}, err
 	}
-	return locateFile(d.Root, d.Dir, DefaultDPDir, name)
+	return locateFile(d.Root, d.Dir, DefaultDPDir, file)
 }
 
 // Path returns the host path of a device's file (§4.1).
@@ -32,7 +28,7 @@ func (d DevicePluginDir) Path(resource, deviceID string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return f.Path(), nil
+	return f.path(), nil
 }
 
 // Save writes the file of a device (§4.1.1), atomically and with mode 0644, and creates the
@@ -43,16 +39,16 @@ func (d DevicePluginDir) Save(resource, deviceID string, info *Info) (string, er
 	if err != nil {
 		return "", err
 	}
-	data, err := ParseOptions{RequireVDPAPath: true}.marshal(info)
+	data, err := marshalOptions{requireVDPAPath: true}.marshal(info)
 	if err != nil {
-		return "", fmt.Errorf("save device-info file %q: %w", f.Path(), err)
+		return "", fmt.Errorf("save device-info file %q: %w", f.path(), err)
 	}
 	open, err := createDir(f.host, f.dir)
 	if err != nil {
 		return "", err
 	}
 	defer open.Close()
-	return f.Path(), open.replaceFile(f.name, data)
+	return f.path(), open.replaceFile(f.name, data)
 }
 
 // Load reads the file of a device. The error is errdefs.ErrNotFound without a file, and
@@ -62,16 +58,18 @@ func (d DevicePluginDir) Load(resource, deviceID string) (*Info, error) {
 	if err != nil {
 		return nil, err
 	}
-	return f.Read()
+	info, _, err := f.read()
+	return info, err
 }
 
-// Remove removes the file of a device (§4.1.1). A missing file is no error.
+// Remove removes the file of a device (§4.1.1). A missing file is no error. A device plugin removes its files before it
+// stops.
 func (d DevicePluginDir) Remove(resource, deviceID string) error {
 	f, err := d.locate(resource, deviceID)
 	if err != nil {
 		return err
 	}
-	return f.Remove()
+	return f.remove()
 }
 
 // List reads the files of a resource, or all files if resource is "", sorted by file. A
@@ -86,56 +84,4 @@ func (d DevicePluginDir) List(resource string) ([]Entry, error) {
 	return listFiles(d.Root, d.Dir, DefaultDPDir, func(name string) bool {
 		return strings.HasPrefix(name, prefix) && strings.HasSuffix(name, dpSuffix)
 	})
-}
-
-// DevicePlugin writes the files of one running device plugin and removes them when the
-// plugin stops (§4.1.1). It is safe for concurrent use.
-type DevicePlugin struct {
-	Dir DevicePluginDir
-
-	mu    sync.Mutex
-	saved map[[2]string]struct{}
-}
-
-// Save is [DevicePluginDir.Save] and records the file for Stop.
-func (p *DevicePlugin) Save(resource, deviceID string, info *Info) (string, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	file, err := p.Dir.Save(resource, deviceID, info)
-	if err != nil {
-		return "", err
-	}
-	if p.saved == nil {
-		p.saved = map[[2]string]struct{}{}
-	}
-	p.saved[[2]string{resource, deviceID}] = struct{}{}
-	return file, nil
-}
-
-// Remove is [DevicePluginDir.Remove].
-func (p *DevicePlugin) Remove(resource, deviceID string) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if err := p.Dir.Remove(resource, deviceID); err != nil {
-		return err
-	}
-	delete(p.saved, [2]string{resource, deviceID})
-	return nil
-}
-
-// Stop removes every file that was saved and not removed yet. Another call retries
-// removals that failed.
-func (p *DevicePlugin) Stop() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	var errs []error
-	for key := range p.saved {
-		if err := p.Dir.Remove(key[0], key[1]); err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		delete(p.saved, key)
-	}
-	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
-	return errors.Join(errs...)
 }

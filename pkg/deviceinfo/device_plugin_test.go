@@ -3,12 +3,9 @@
 package deviceinfo
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/containerd/errdefs"
@@ -82,31 +79,5 @@ func TestDevicePluginWritesNothingInvalid(t *testing.T) {
 	}
 	if got := listNames(t, root); len(got) != 0 {
 		t.Errorf("left on the host: %v", got)
-	}
-}
-
-func TestDevicePluginRemovesItsFilesWhenItStops(t *testing.T) {
-	root := newEmptyNode(t)
-	p := &DevicePlugin{Dir: DevicePluginDir{Root: root}}
-	_, err := p.Dir.Save("r", "of another plugin", pciInfo())
-	must(t, err)
-	var wg sync.WaitGroup
-	for i := range 8 {
-		wg.Go(func() {
-			if _, err := p.Save("r", fmt.Sprint(i), pciInfo()); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	wg.Wait()
-	must(t, p.Remove("r", "3"))
-	if es, err := p.Dir.List("r"); err != nil || len(es) != 8 {
-		t.Errorf("%d files, %v", len(es), err)
-	}
-	for range 2 {
-		must(t, p.Stop())
-	}
-	if got := listNames(t, filepath.Join(root, DefaultDPDir)); !slices.Equal(got, []string{"r-of another plugin-device.json"}) {
-		t.Errorf("left: %v", got)
 	}
 }

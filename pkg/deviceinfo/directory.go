@@ -15,6 +15,7 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
+	"github.com/jackfield/jackfield/internal/base/name"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 
@@ -139,7 +140,7 @@ func listFiles(root, dir, def string, match func(name string) bool) ([]Entry, er
 		return nil, hostfs.IgnoreNotFound(err)
 	}
 	defer d.Close()
-	names, err := d.listNames(func(name string) bool { return CheckFileName(name) == nil && match(name) })
+	names, err := d.listNames(func(file string) bool { return name.CheckFile(file) == nil && match(file) })
 	if err != nil {
 		return nil, err
 	}
@@ -262,16 +263,10 @@ type infoFile struct {
 	name string
 }
 
-// Path returns the host path of the file.
-func (f infoFile) Path() string { return path.Join(f.dir, f.name) }
+// path returns the host path of the file.
+func (f infoFile) path() string { return path.Join(f.dir, f.name) }
 
-// Read returns the content. The error is errdefs.ErrNotFound if the file does not exist yet.
-func (f infoFile) Read() (*Info, error) {
-	info, _, err := f.read()
-	return info, err
-}
-
-// read is Read, and returns the bytes as well.
+// read returns the content, decoded and as bytes. The error is errdefs.ErrNotFound if the file does not exist yet.
 func (f infoFile) read() (*Info, []byte, error) {
 	d, err := openDir(f.host, f.dir)
 	if err != nil {
@@ -281,8 +276,8 @@ func (f infoFile) read() (*Info, []byte, error) {
 	return d.readInfo(f.name)
 }
 
-// Remove removes the file. A missing file or directory is no error.
-func (f infoFile) Remove() error {
+// remove removes the file. A missing file or directory is no error.
+func (f infoFile) remove() error {
 	d, err := openDir(f.host, f.dir)
 	if err != nil {
 		return hostfs.IgnoreNotFound(err)
@@ -305,33 +300,6 @@ func (f infoFile) change(fn func(d *directory) error) error {
 // replace replaces the file by data while no other writer of this package is active.
 func (f infoFile) replace(data []byte) error {
 	return f.change(func(d *directory) error { return d.replaceFile(f.name, data) })
-}
-
-// RemoveTemporary removes the temporary files older than age that killed writers left in
-// the host directory dir. Readers ignore these files.
-func RemoveTemporary(root, dir string, age time.Duration) error {
-	host, err := openRoot(root)
-	if err != nil {
-		return err
-	}
-	dir, err = cleanDir(dir, DefaultCNIDir)
-	if err != nil {
-		return err
-	}
-	d, err := openDir(host, dir)
-	if err != nil {
-		return hostfs.IgnoreNotFound(err)
-	}
-	defer d.Close()
-	names, err := d.listNames(hostfs.IsTemporary)
-	errs := []error{err}
-	for _, name := range names {
-		var st unix.Stat_t
-		if unix.Fstatat(d.fd(), name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil && time.Since(time.Unix(st.Mtim.Unix())) > age {
-			errs = append(errs, d.removeFile(name))
-		}
-	}
-	return errors.Join(errs...)
 }
 
 // fileError adds the sentinel of containerd/errdefs to an errno.

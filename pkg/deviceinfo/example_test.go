@@ -41,15 +41,13 @@ func ExampleParse() {
 	// line 6, column 9, pci.PF-pci-address: found "PF-pci-address": must be the key "pf-pci-address"
 }
 
-// A device plugin writes a file for each device that it advertises or allocates, and
-// removes the files when it stops.
-func ExampleDevicePlugin() {
+// A device plugin writes a file for each device that it advertises or allocates, and removes the file before it stops.
+func ExampleDevicePluginDir() {
 	root, remove := newRoot()
 	defer remove()
 
-	plugin := &deviceinfo.DevicePlugin{Dir: deviceinfo.DevicePluginDir{Root: root}}
-	defer plugin.Stop()
-	file, err := plugin.Save("intel.com/vf", "0000:01:02.2", &deviceinfo.Info{
+	dir := deviceinfo.DevicePluginDir{Root: root}
+	file, err := dir.Save("intel.com/vf", "0000:01:02.2", &deviceinfo.Info{
 		Type:    deviceinfo.TypePCI,
 		Version: deviceinfo.Version,
 		PCI:     &deviceinfo.PCI{PCIAddress: "0000:01:02.2"},
@@ -58,6 +56,9 @@ func ExampleDevicePlugin() {
 		log.Fatal(err)
 	}
 	fmt.Println(file)
+	if err := dir.Remove("intel.com/vf", "0000:01:02.2"); err != nil {
+		log.Fatal(err)
+	}
 	// Output:
 	// /var/run/k8s.cni.cncf.io/devinfo/dp/intel.com-vf-0000:01:02.2-device.json
 }
@@ -87,13 +88,14 @@ func ExampleCNIDir() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(deviceinfo.CapabilityArgs(path)) // for libcni
+	fmt.Println(map[string]any{deviceinfo.CapabilityKey: path}) // RuntimeConf.CapabilityArgs of libcni
 
 	// After CNI ADD.
-	status := deviceinfo.NetworkStatus{Name: "ns/nad", Interface: "net1"}
-	if err := status.Collect(networks, name); err != nil {
+	info, err := networks.Read(name)
+	if err != nil {
 		log.Fatal(err)
 	}
+	status := deviceinfo.NetworkStatus{Name: "ns/nad", Interface: "net1", DeviceInfo: info}
 	out, err := status.MarshalJSON()
 	if err != nil {
 		log.Fatal(err)
@@ -111,7 +113,7 @@ func ExampleCNIDir() {
 
 // A CNI plugin finds the path of its file in the configuration on its standard input, and
 // writes or completes the file.
-func ExampleCNIFile() {
+func ExampleCapabilityPath() {
 	root, remove := newRoot()
 	defer remove()
 	stdin := []byte(`{
@@ -127,11 +129,12 @@ func ExampleCNIFile() {
 	if !ok {
 		return // nothing reads device-info of this network
 	}
-	file, err := deviceinfo.CNIDir{Root: root}.File(path)
+	dir := deviceinfo.CNIDir{Root: root}
+	name, err := dir.Name(path)
 	if err != nil {
 		log.Fatal(err)
 	}
-	err = file.Update(func(current *deviceinfo.Info) (*deviceinfo.Info, error) {
+	err = dir.Update(name, func(current *deviceinfo.Info) (*deviceinfo.Info, error) {
 		if current == nil { // there was no device to allocate
 			current = &deviceinfo.Info{
 				Type:      deviceinfo.TypeVhostUser,
@@ -144,43 +147,11 @@ func ExampleCNIFile() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	info, err := file.Read()
+	info, err := dir.Read(name)
 	if err != nil {
 		log.Fatal(err)
 	}
 	fmt.Println(info.Type, info.VhostUser.Path)
 	// Output:
 	// vhost-user /run/vswitch/port1.sock
-}
-
-func ExampleIndex() {
-	root, remove := newRoot()
-	defer remove()
-	index, err := deviceinfo.NewIndex(deviceinfo.CNIDir{Root: root})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer index.Close()
-
-	file, err := deviceinfo.CNIDir{Root: root}.File(deviceinfo.DefaultCNIDir + "/ns-nad-e06166_net1")
-	if err != nil {
-		log.Fatal(err)
-	}
-	err = file.Write(&deviceinfo.Info{
-		Type:    deviceinfo.TypeMemif,
-		Version: deviceinfo.Version,
-		Memif:   &deviceinfo.Memif{Role: deviceinfo.MemifSlave, Path: "/run/vpp/memif.sock", Mode: deviceinfo.MemifEthernet},
-	})
-	if err != nil {
-		log.Fatal(err)
-	}
-	entries, err := index.Lookup("e06166")
-	if err != nil {
-		log.Fatal(err)
-	}
-	for _, e := range entries {
-		fmt.Println(e.Network, e.IfName, e.Info.Memif.Path, e.Err)
-	}
-	// Output:
-	// ns-nad net1 /run/vpp/memif.sock <nil>
 }

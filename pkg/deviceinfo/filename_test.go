@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/containerd/errdefs"
+	"github.com/jackfield/jackfield/internal/base/name"
 )
 
 const testID = "e061661af3732d3722604b84a196956ad759f02ae00cda41a639ff6aff85a276"
@@ -19,13 +20,13 @@ func TestDPFileName(t *testing.T) {
 		{"a/b/c", "x/y", "a-b-c-x-y-device.json"},
 		{"r", "..", "r-..-device.json"},
 	} {
-		if got, err := DPFileName(c.resource, c.id); err != nil || got != c.want {
-			t.Errorf("DPFileName(%q, %q) = %q, %v; want %q", c.resource, c.id, got, err, c.want)
+		if got, err := dpFileName(c.resource, c.id); err != nil || got != c.want {
+			t.Errorf("dpFileName(%q, %q) = %q, %v; want %q", c.resource, c.id, got, err, c.want)
 		}
 	}
 	for _, c := range [][2]string{{"", "x"}, {"x", ""}, {"../x", "y"}, {"a\x00", "y"}, {"a", "b\x00"}, {strings.Repeat("a", 250), "x"}} {
-		if got, err := DPFileName(c[0], c[1]); !errdefs.IsInvalidArgument(err) {
-			t.Errorf("DPFileName(%q) = %q, %v; want invalid argument", c, got, err)
+		if got, err := dpFileName(c[0], c[1]); !errdefs.IsInvalidArgument(err) {
+			t.Errorf("dpFileName(%q) = %q, %v; want invalid argument", c, got, err)
 		}
 	}
 }
@@ -42,9 +43,9 @@ func TestCNIFileName(t *testing.T) {
 	if err != nil || got != path.Base(full) {
 		t.Errorf("CNIFileName = %q, %v; want %q", got, err, path.Base(full))
 	}
-	network, ifName, ok := MatchCNIFileName(path.Base(full), testID)
+	network, ifName, ok := name.MatchInfoFile(path.Base(full), testID)
 	if network != "admin-srv" || ifName != "net1" || !ok {
-		t.Errorf("MatchCNIFileName = %q, %q, %v", network, ifName, ok)
+		t.Errorf("MatchInfoFile = %q, %q, %v", network, ifName, ok)
 	}
 	if got, err := CNIFileName("a/b", "c/d", "id", "net1"); err != nil || got != "a-b-c-d-id_net1" {
 		t.Errorf("slashes: %q, %v", got, err)
@@ -59,47 +60,5 @@ func TestCNIFileName(t *testing.T) {
 		if got, err := CNIFileName(c[0], c[1], c[2], c[3]); !errdefs.IsInvalidArgument(err) {
 			t.Errorf("CNIFileName(%q) = %q, %v; want invalid argument", c, got, err)
 		}
-	}
-}
-
-func TestMatchCNIFileName(t *testing.T) {
-	for _, c := range []struct {
-		name, id, network, ifName string
-	}{
-		{"ns-nad-ab_net1", "ab", "ns-nad", "net1"},
-		{"ns-nad-ab_net1", "b", "", ""},
-		{"ns-nad-ab_net1", "a", "", ""},
-		{"ns-nad-ab_net1", "nad-ab", "ns", "net1"}, // ambiguous: the length of the runtime's IDs is unknown here
-		{"ns-nad-ab_net_1", "ab", "ns-nad", "net_1"},
-		{"ns-nad-ab_n-ab_1", "ab", "ns-nad", "n-ab_1"},
-		{"ns-ab-ab-ab_ab", "ab", "ns-ab-ab", "ab"},
-		{"ns-nad-a-b_net1", "a-b", "ns-nad", "net1"},
-		{"ns-nad-a_b_net1", "a_b", "ns-nad", "net1"},
-		{"ns-nad-a_b_net1", "a", "ns-nad", "b_net1"},
-		{"ns-ab_tooLongForAName-ab_net1", "ab", "ns-ab_tooLongForAName", "net1"},
-		{"-ab_net1", "ab", "", ""},
-		{"ns-nad-ab_", "ab", "", ""},
-		{"ns-nad-ab_sixteen-bytes-xx", "ab", "", ""},
-		{".ns-nad-ab_net1", "ab", "", ""},
-		{".jackfield-X-ab_net1.tmp", "ab", "", ""},
-		{"ns-nad-ab_net1", "", "", ""},
-		{"ns-nad-a/b_net1", "a/b", "", ""},
-		{"", "ab", "", ""},
-	} {
-		network, ifName, ok := MatchCNIFileName(c.name, c.id)
-		if network != c.network || ifName != c.ifName || ok != (c.network != "") {
-			t.Errorf("MatchCNIFileName(%q, %q) = %q, %q, %v; want %q, %q", c.name, c.id, network, ifName, ok, c.network, c.ifName)
-		}
-	}
-}
-
-func TestCheckFileName(t *testing.T) {
-	for _, name := range []string{"", ".", "..", ".hidden", "a/b", "/", "../a", "a\x00b", strings.Repeat("a", 256)} {
-		if err := CheckFileName(name); !errdefs.IsInvalidArgument(err) {
-			t.Errorf("CheckFileName(%q) = %v; want invalid argument", name, err)
-		}
-	}
-	for _, name := range []string{"a", "a..b", "ns-nad-id_net1", strings.Repeat("a", 255), "0000:01:00.0"} {
-		must(t, CheckFileName(name))
 	}
 }

@@ -17,9 +17,16 @@ import (
 // lower case.
 //
 // [Parse] accepts the result. The error is [FieldErrors] without positions.
-func Marshal(info *Info) ([]byte, error) { return ParseOptions{}.marshal(info) }
+func Marshal(info *Info) ([]byte, error) { return marshalOptions{}.marshal(info) }
 
-func (o ParseOptions) marshal(info *Info) ([]byte, error) {
+// marshalOptions make the rules for a written map stricter than those for a map that is read.
+type marshalOptions struct {
+	// requireVDPAPath refuses a vDPA device of the virtio driver without a "path" (§3.1.4.3). sriov-network-device-plugin
+	// omits it there, so readers only warn. For the vhost driver a missing path is always an error.
+	requireVDPAPath bool
+}
+
+func (o marshalOptions) marshal(info *Info) ([]byte, error) {
 	compact, err := o.marshalCompact(info)
 	if err != nil {
 		return nil, err
@@ -37,11 +44,11 @@ func (o ParseOptions) marshal(info *Info) ([]byte, error) {
 
 // marshalCompact encodes info and parses the result, so that the rules for reading hold
 // for writing.
-func (o ParseOptions) marshalCompact(info *Info) ([]byte, error) {
+func (o marshalOptions) marshalCompact(info *Info) ([]byte, error) {
 	if info == nil {
 		return nil, FieldErrors{{Found: "nil", Rule: "must be a device-info map", Section: inSection("3.1")}}
 	}
-	canonical, err := o.Parse(info.encode(), "")
+	canonical, err := o.parse(info.encode(), "")
 	if err != nil {
 		faults, _ := errors.AsType[FieldErrors](err)
 		for _, d := range faults {
@@ -54,12 +61,12 @@ func (o ParseOptions) marshalCompact(info *Info) ([]byte, error) {
 
 // Validate returns nil, or the [FieldErrors] that [Marshal] would return.
 func (i *Info) Validate() error {
-	_, err := ParseOptions{}.marshalCompact(i)
+	_, err := marshalOptions{}.marshalCompact(i)
 	return err
 }
 
 // MarshalJSON is [Marshal] without white space.
-func (i Info) MarshalJSON() ([]byte, error) { return ParseOptions{}.marshalCompact(&i) }
+func (i Info) MarshalJSON() ([]byte, error) { return marshalOptions{}.marshalCompact(&i) }
 
 // AppendJSON appends the result of MarshalJSON to dst without validation. It is for an
 // Info that [Parse] returned and in which only paths were replaced by valid ones.

@@ -6,8 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/containerd/errdefs"
-
 	"github.com/jackfield/jackfield/internal/base/jsontree"
 )
 
@@ -24,7 +22,7 @@ const maxNetworkStatusSize = 256 << 10
 type NetworkStatus struct {
 	Name       string
 	Interface  string
-	DeviceInfo *Info // "device-info" (§6.1); nil if it is missing
+	DeviceInfo *Info // "device-info" (§6.1), from [CNIDir.Read]; nil if it is missing
 
 	Extra map[string]json.RawMessage // the other keys, as compact JSON
 }
@@ -64,17 +62,6 @@ func (v *validator) validateNetworkStatus(n *jsontree.Node, path string) Network
 	}
 	s.Extra = o.unknownMembers()
 	return s
-}
-
-// Collect sets DeviceInfo from a file in the CNI directory after the plugins ran (§6.1.1).
-// Without a file it becomes nil: the key is optional.
-func (s *NetworkStatus) Collect(dir CNIDir, name string) error {
-	info, err := dir.Collect(name)
-	if err != nil && !errdefs.IsNotFound(err) {
-		return err
-	}
-	s.DeviceInfo = info
-	return nil
 }
 
 // MarshalJSON returns name, interface and device-info, which must satisfy the

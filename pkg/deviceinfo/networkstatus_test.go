@@ -4,7 +4,6 @@ package deviceinfo
 
 import (
 	"encoding/json"
-	"os"
 	"strings"
 	"testing"
 
@@ -36,29 +35,18 @@ func TestNetworkStatusKeepsTheOtherKeys(t *testing.T) {
 
 func TestNetworkStatusCollects(t *testing.T) {
 	root, dir := newTestNode(t)
-	cni := CNIDir{Root: root}
-	s := NetworkStatus{Name: "ns/nad", Interface: "net1", Extra: map[string]json.RawMessage{"mac": json.RawMessage(`"02:11:22:33:44:54"`)}}
-	must(t, s.Collect(cni, "n-x_net1")) // no file exists
-	out, err := json.Marshal(s)
-	must(t, err)
-	if want := `{"name":"ns/nad","interface":"net1","mac":"02:11:22:33:44:54"}`; string(out) != want {
-		t.Errorf("got %s, want %s", out, want)
-	}
 	writeFile(t, dir, "n-x_net1", infoText("pci", pciMap+`,"later":1`))
-	must(t, s.Collect(cni, "n-x_net1"))
-	out, err = json.Marshal(s)
+	info, err := CNIDir{Root: root}.Read("n-x_net1")
 	must(t, err)
-	if want := `{"name":"ns/nad","interface":"net1","device-info":{"type":"pci","version":"1.1.0","pci":{"pci-address":"0000:01:02.2","later":1}},"mac":"02:11:22:33:44:54"}`; string(out) != want {
-		t.Errorf("got %s, want %s", out, want)
-	}
-	writeFile(t, dir, "n-x_net1", "{")
-	if err := s.Collect(cni, "n-x_net1"); len(diagnosticsOf(t, err)) == 0 {
-		t.Errorf("invalid file: %v", err)
-	}
-	must(t, os.RemoveAll(dir))
-	must(t, s.Collect(cni, "n-x_net1"))
-	if s.DeviceInfo != nil {
-		t.Error("the device-info of a removed file is left")
+	s := NetworkStatus{Name: "ns/nad", Interface: "net1", Extra: map[string]json.RawMessage{"mac": json.RawMessage(`"02:11:22:33:44:54"`)}}
+	for want, deviceInfo := range map[string]*Info{
+		`{"name":"ns/nad","interface":"net1","mac":"02:11:22:33:44:54"}`:                                                                                               nil, // no file exists
+		`{"name":"ns/nad","interface":"net1","device-info":{"type":"pci","version":"1.1.0","pci":{"pci-address":"0000:01:02.2","later":1}},"mac":"02:11:22:33:44:54"}`: info,
+	} {
+		s.DeviceInfo = deviceInfo
+		if out, err := json.Marshal(s); err != nil || string(out) != want {
+			t.Errorf("got %s, %v, want %s", out, err, want)
+		}
 	}
 }
 

@@ -9,15 +9,6 @@ import (
 	"github.com/jackfield/jackfield/internal/base/jsontree"
 )
 
-// ParseOptions make a reader stricter than writers in the field need. The zero value is
-// what [Parse] uses.
-type ParseOptions struct {
-	// RequireVDPAPath refuses a vDPA device of the virtio driver without a "path"
-	// (§3.1.4.3). sriov-network-device-plugin omits it there, so by default that is a
-	// warning. For the vhost driver a missing path is always an error.
-	RequireVDPAPath bool
-}
-
 // Parse reads one device-info map (§3, §4); file is used in messages only. The error is
 // [FieldErrors] and unwraps to errdefs.ErrInvalidArgument. It has the first syntax error,
 // or every other fault.
@@ -28,11 +19,10 @@ type ParseOptions struct {
 // paths longer than 107 bytes, sources longer than [MaxSize], and whatever is not
 // JSON in UTF-8 without a byte order mark. PCI addresses are returned in lower case.
 func Parse(data []byte, file string) (*Info, error) {
-	return ParseOptions{}.Parse(data, file)
+	return marshalOptions{}.parse(data, file)
 }
 
-// Parse is [Parse] with these options.
-func (o ParseOptions) Parse(data []byte, file string) (*Info, error) {
+func (o marshalOptions) parse(data []byte, file string) (*Info, error) {
 	if len(data) > MaxSize {
 		return nil, tooLarge(file, int64(len(data)), MaxSize)
 	}
@@ -47,20 +37,6 @@ func (o ParseOptions) Parse(data []byte, file string) (*Info, error) {
 	}
 	info.Warnings = inOrder(v.warnings)
 	return info, nil
-}
-
-// ReadFile reads the device-info file at a host path and follows symlinks inside root, a
-// directory ("" is "/"). A file that does not exist is errdefs.ErrNotFound.
-func ReadFile(root, path string) (*Info, error) {
-	host, err := openRoot(root)
-	if err != nil {
-		return nil, err
-	}
-	data, err := host.ReadFile(path, MaxSize)
-	if err != nil {
-		return nil, fmt.Errorf("read device-info file %q: %w", path, err)
-	}
-	return Parse(data, path)
 }
 
 // tooLarge reports a source of more than limit bytes.

@@ -7,8 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -142,24 +140,5 @@ func TestHostileSourcesEndAtOnce(t *testing.T) {
 		if ds := diagnosticsOf(t, err); len(ds) > maxFieldErrors+1 || len(err.Error()) > 64<<10 {
 			t.Errorf("%s: %d diagnostics, %d bytes", name, len(ds), len(err.Error()))
 		}
-	}
-}
-
-func TestReadFileReportsNameAndFault(t *testing.T) {
-	dir := t.TempDir()
-	root := dir
-	must(t, os.WriteFile(filepath.Join(dir, "good"), []byte(infoText("pci", pciMap)), 0o644))
-	must(t, os.WriteFile(filepath.Join(dir, "bad"), []byte("{"), 0o644))
-	must(t, os.Symlink("/good", filepath.Join(dir, "link")))
-	for _, p := range []string{"/good", "/link"} {
-		if got, err := ReadFile(root, p); err != nil || got.Type != TypePCI {
-			t.Errorf("%s: %v, %v", p, got, err)
-		}
-	}
-	if _, err := ReadFile(root, "/none"); !errdefs.IsNotFound(err) {
-		t.Errorf("missing file: %v", err)
-	}
-	if _, err := ReadFile(root, "/bad"); len(diagnosticsOf(t, err)) == 0 || !strings.HasPrefix(err.Error(), "/bad:1:2: ") {
-		t.Errorf("invalid file: %v", err)
 	}
 }

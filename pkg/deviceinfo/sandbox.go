@@ -10,6 +10,7 @@ import (
 
 	"github.com/containerd/errdefs"
 
+	"github.com/jackfield/jackfield/internal/base/name"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 
@@ -54,7 +55,7 @@ func (d CNIDir) openForSandbox(sandboxID string) (*directory, error) {
 
 // openSandboxDir checks the arguments of a lookup and opens the directory.
 func openSandboxDir(host hostfs.Root, cniDir, sandboxID string) (*directory, error) {
-	if !isSandboxID(sandboxID) {
+	if !name.IsSandboxID(sandboxID) {
 		return nil, fmt.Errorf("read device-info of sandbox %q: a sandbox ID is not empty and has neither \"/\" nor NUL: %w", sandboxID, errdefs.ErrInvalidArgument)
 	}
 	dir, err := cleanDir(cniDir, DefaultCNIDir)
@@ -66,8 +67,8 @@ func openSandboxDir(host hostfs.Root, cniDir, sandboxID string) (*directory, err
 
 // belongsTo returns a function that reports whether a file name is of the sandbox.
 func belongsTo(sandboxID string) func(name string) bool {
-	return func(name string) bool {
-		_, _, ok := MatchCNIFileName(name, sandboxID)
+	return func(file string) bool {
+		_, _, ok := name.MatchInfoFile(file, sandboxID)
 		return ok
 	}
 }
@@ -83,7 +84,7 @@ func (d *directory) readSandbox(sandboxID string, names []string, listErr error)
 	entries := d.readEntries(names)
 	for i := range entries {
 		e := &entries[i]
-		e.Network, e.IfName, _ = MatchCNIFileName(path.Base(e.File), sandboxID)
+		e.Network, e.IfName, _ = name.MatchInfoFile(path.Base(e.File), sandboxID)
 	}
 	slices.SortFunc(entries, func(a, b Entry) int {
 		return cmp.Or(cmp.Compare(a.IfName, b.IfName), cmp.Compare(a.File, b.File))

@@ -48,68 +48,50 @@ func summarize(es []Entry) []string {
 	return s
 }
 
-// runWithBothReaders runs a test with ReadSandbox and with an Index.
-func runWithBothReaders(t *testing.T, f func(t *testing.T, root string, dir string, read func(id string) ([]Entry, error))) {
-	t.Run("ReadSandbox", func(t *testing.T) {
-		root, dir := newTestNode(t)
-		f(t, root, dir, func(id string) ([]Entry, error) { return CNIDir{Root: root}.ReadSandbox(id) })
-	})
-	t.Run("Index", func(t *testing.T) {
-		root, dir := newTestNode(t)
-		ix, err := NewIndex(CNIDir{Root: root})
-		must(t, err)
-		defer ix.Close()
-		f(t, root, dir, ix.Lookup)
-	})
-}
-
 func TestReadSandboxReadsFilesOfOneSandbox(t *testing.T) {
-	runWithBothReaders(t, func(t *testing.T, root string, dir string, read func(string) ([]Entry, error)) {
-		writeFile(t, dir, "ns-b-"+testID+"_net2", infoText("pci", pciMap))
-		writeFile(t, dir, "ns-a-"+testID+"_net2", infoText("vdpa", vdpaMap))
-		writeFile(t, dir, "ns-z-"+testID+"_net1", infoText("memif", memifMap))
-		writeFile(t, dir, "ns-a-"+strings.Repeat("0", 64)+"_net1", "not opened")
-		writeFile(t, dir, ".hidden-"+testID+"_net1", "not opened")
-		writeFile(t, dir, "ns-a-"+testID+"_net1.tmp-1234567", "being written by another process")
-		got, err := read(testID)
-		must(t, err)
-		want := []string{"ns-z net1 memif", "ns-a net2 vdpa", "ns-b net2 pci"}
-		if diff := cmp.Diff(want, summarize(got)); diff != "" {
-			t.Errorf("-want +got:\n%s", diff)
+	root, dir := newTestNode(t)
+	read := CNIDir{Root: root}.ReadSandbox
+	writeFile(t, dir, "ns-b-"+testID+"_net2", infoText("pci", pciMap))
+	writeFile(t, dir, "ns-a-"+testID+"_net2", infoText("vdpa", vdpaMap))
+	writeFile(t, dir, "ns-z-"+testID+"_net1", infoText("memif", memifMap))
+	writeFile(t, dir, "ns-a-"+strings.Repeat("0", 64)+"_net1", "not opened")
+	writeFile(t, dir, ".hidden-"+testID+"_net1", "not opened")
+	writeFile(t, dir, "ns-a-"+testID+"_net1.tmp-1234567", "being written by another process")
+	got, err := read(testID)
+	must(t, err)
+	want := []string{"ns-z net1 memif", "ns-a net2 vdpa", "ns-b net2 pci"}
+	if diff := cmp.Diff(want, summarize(got)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if want := DefaultCNIDir + "/ns-z-" + testID + "_net1"; got[0].File != want {
+		t.Errorf("File = %q, want %q", got[0].File, want)
+	}
+	if got, err := read("none"); err != nil || got != nil {
+		t.Errorf("unknown sandbox: %v, %v", got, err)
+	}
+	for _, id := range []string{"", "a/b", "a\x00b", strings.Repeat("a", 256)} {
+		if _, err := read(id); !errdefs.IsInvalidArgument(err) {
+			t.Errorf("sandbox %q: %v; want invalid argument", id, err)
 		}
-		if want := DefaultCNIDir + "/ns-z-" + testID + "_net1"; got[0].File != want {
-			t.Errorf("File = %q, want %q", got[0].File, want)
-		}
-		if got, err := read("none"); err != nil || got != nil {
-			t.Errorf("unknown sandbox: %v, %v", got, err)
-		}
-		for _, id := range []string{"", "a/b", "a\x00b", strings.Repeat("a", 256)} {
-			if _, err := read(id); !errdefs.IsInvalidArgument(err) {
-				t.Errorf("sandbox %q: %v; want invalid argument", id, err)
-			}
-		}
-	})
+	}
 }
 
 func TestReadSandboxDirectory(t *testing.T) {
-	runWithBothReaders(t, func(t *testing.T, root string, dir string, read func(string) ([]Entry, error)) {
-		must(t, os.Remove(dir))
-		for range 2 {
-			if got, err := read(testID); err != nil || got != nil {
-				t.Errorf("missing directory: %v, %v", got, err)
-			}
+	root, dir := newTestNode(t)
+	read := CNIDir{Root: root}.ReadSandbox
+	must(t, os.Remove(dir))
+	for range 2 {
+		if got, err := read(testID); err != nil || got != nil {
+			t.Errorf("missing directory: %v, %v", got, err)
 		}
-		must(t, os.Remove(filepath.Dir(dir)))
-		writeFile(t, filepath.Dir(filepath.Dir(dir)), "devinfo", "a file in place of a directory")
-		if got, err := read(testID); !errdefs.IsInvalidArgument(err) {
-			t.Errorf("file in place of the directory: %v, %v", got, err)
-		}
-	})
+	}
+	must(t, os.Remove(filepath.Dir(dir)))
+	writeFile(t, filepath.Dir(filepath.Dir(dir)), "devinfo", "a file in place of a directory")
+	if got, err := read(testID); !errdefs.IsInvalidArgument(err) {
+		t.Errorf("file in place of the directory: %v, %v", got, err)
+	}
 	for _, dir := range []string{"relative", "/a\x00b"} {
 		if _, err := (CNIDir{Dir: dir}).ReadSandbox(testID); !errdefs.IsInvalidArgument(err) {
-			t.Errorf("directory %q: %v; want invalid argument", dir, err)
-		}
-		if _, err := NewIndex(CNIDir{Dir: dir}); !errdefs.IsInvalidArgument(err) {
 			t.Errorf("directory %q: %v; want invalid argument", dir, err)
 		}
 	}
@@ -157,46 +139,46 @@ func writeHostileFiles(t testing.TB, dir string) map[string]string {
 }
 
 func TestHostileFilesHarmOnlyThemselves(t *testing.T) {
-	runWithBothReaders(t, func(t *testing.T, root string, dir string, read func(string) ([]Entry, error)) {
-		writeFile(t, dir, "ns-nad-"+testID+"_good", infoText("pci", pciMap))
-		errs := writeHostileFiles(t, dir)
-		var got []Entry
-		var err error
-		testkit.Cheap(t, time.Second, func() { got, err = read(testID) })
-		must(t, err)
-		if len(got) != len(errs)+1 {
-			t.Errorf("%d entries %v, want %d", len(got), summarize(got), len(errs)+1)
-		}
-		for _, e := range got {
-			if e.IfName == "good" {
-				if e.Err != nil || e.Info.Type != TypePCI {
-					t.Errorf("valid file: %+v", e)
-				}
-				continue
+	root, dir := newTestNode(t)
+	read := CNIDir{Root: root}.ReadSandbox
+	writeFile(t, dir, "ns-nad-"+testID+"_good", infoText("pci", pciMap))
+	errs := writeHostileFiles(t, dir)
+	var got []Entry
+	var err error
+	testkit.Cheap(t, time.Second, func() { got, err = read(testID) })
+	must(t, err)
+	if len(got) != len(errs)+1 {
+		t.Errorf("%d entries %v, want %d", len(got), summarize(got), len(errs)+1)
+	}
+	for _, e := range got {
+		if e.IfName == "good" {
+			if e.Err != nil || e.Info.Type != TypePCI {
+				t.Errorf("valid file: %+v", e)
 			}
-			if e.Err == nil || e.Info != nil || !strings.Contains(e.Err.Error(), errs[e.IfName]) || !strings.Contains(e.Err.Error(), e.File) {
-				t.Errorf("%s: %v, want the file's name and %q", e.IfName, e.Err, errs[e.IfName])
-				continue
-			}
-			diagnosticsOf(t, e.Err)
+			continue
 		}
-	})
+		if e.Err == nil || e.Info != nil || !strings.Contains(e.Err.Error(), errs[e.IfName]) || !strings.Contains(e.Err.Error(), e.File) {
+			t.Errorf("%s: %v, want the file's name and %q", e.IfName, e.Err, errs[e.IfName])
+			continue
+		}
+		diagnosticsOf(t, e.Err)
+	}
 }
 
 func TestTooManyFilesOfOneSandbox(t *testing.T) {
-	runWithBothReaders(t, func(t *testing.T, root string, dir string, read func(string) ([]Entry, error)) {
-		for i := range maxPerSandbox + 2 {
-			writeFile(t, dir, fmt.Sprintf("ns-nad-%s_n%d", testID, i), infoText("pci", pciMap))
-		}
-		got, err := read(testID)
-		must(t, err)
-		if len(got) != maxPerSandbox+1 {
-			t.Fatalf("%d entries", len(got))
-		}
-		if last := got[maxPerSandbox]; !errdefs.IsResourceExhausted(last.Err) || last.File != DefaultCNIDir {
-			t.Errorf("the last entry is %+v, want resource exhausted for the directory", last)
-		}
-	})
+	root, dir := newTestNode(t)
+	read := CNIDir{Root: root}.ReadSandbox
+	for i := range maxPerSandbox + 2 {
+		writeFile(t, dir, fmt.Sprintf("ns-nad-%s_n%d", testID, i), infoText("pci", pciMap))
+	}
+	got, err := read(testID)
+	must(t, err)
+	if len(got) != maxPerSandbox+1 {
+		t.Fatalf("%d entries", len(got))
+	}
+	if last := got[maxPerSandbox]; !errdefs.IsResourceExhausted(last.Err) || last.File != DefaultCNIDir {
+		t.Errorf("the last entry is %+v, want resource exhausted for the directory", last)
+	}
 }
 
 func TestScanIsBounded(t *testing.T) {

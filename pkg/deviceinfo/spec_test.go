@@ -232,7 +232,7 @@ func TestVDPAPathOfVirtio(t *testing.T) {
 	if len(got.Warnings) != 1 || got.Warnings[0].Field != "vdpa.path" || got.Warnings[0].Section != inSection("3.1.4.3") {
 		t.Errorf("warnings %v, want one about vdpa.path", got.Warnings)
 	}
-	if _, err = (ParseOptions{RequireVDPAPath: true}).Parse(src, "f"); err == nil {
+	if _, err = (marshalOptions{requireVDPAPath: true}).parse(src, "f"); err == nil {
 		t.Error("accepted although the path is required")
 	}
 	checkSources(t, want{infoText("vdpa", `"parent-device":"vdpa3","driver":"virtio","path":"x"`), "vdpa.path", "3.1.4.3"})

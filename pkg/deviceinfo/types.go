@@ -126,7 +126,7 @@ type VDPA struct {
 	Driver       VDPADriver `json:"driver"`
 	// Path is that of the vhost or virtio device. It is required, but device plugins omit
 	// it for the virtio driver, which does not use it. Then it is "", with a warning,
-	// unless [ParseOptions.RequireVDPAPath] is set.
+	// except in [DevicePluginDir.Save], which requires it.
 	Path         string `json:"path,omitempty"`
 	PCIAddress   string `json:"pci-address,omitempty"`
 	PFPCIAddress string `json:"pf-pci-address,omitempty"`

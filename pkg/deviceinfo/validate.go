@@ -17,7 +17,7 @@ import (
 // it returns is valid only without faults.
 type validator struct {
 	source, file     string
-	opts             ParseOptions
+	opts             marshalOptions
 	faults, warnings FieldErrors
 }
 
@@ -112,7 +112,7 @@ func (o object) readVDPA() *VDPA {
 		Driver:       VDPADriver(o.readEnum("driver", "3.1.4.2", string(VDPAVhost), string(VDPAVirtio))),
 	}
 	const rule = "the absolute path of the vhost or virtio device"
-	optional := d.Driver == VDPAVirtio && !o.opts.RequireVDPAPath
+	optional := d.Driver == VDPAVirtio && !o.opts.requireVDPAPath
 	d.Path = o.readText("path", !optional, "3.1.4.3", rule, checkPath)
 	if optional && o.findMember("path") == nil {
 		o.addWarning(FieldError{Line: o.node.Line, Column: o.node.Column, Field: joinPath(o.path, "path"), Rule: "missing; should be " + rule, Section: "3.1.4.3",

@@ -125,7 +125,7 @@ func TestAppendixExample(t *testing.T) {
 			if len(names) != 3 || names[2] != "eth0" || result.Interfaces[2].Mac != "00:11:22:33:44:66" || len(result.IPs) != 1 || len(result.DNS.Nameservers) != 1 {
 				t.Errorf("the result is %+v with interfaces %q", result, names)
 			}
-			info, err := deviceinfo.ReadFile("", file)
+			info, err := deviceinfo.CNIDir{}.Read(filepath.Base(file))
 			testkit.Must(t, err)
 			if !strings.Contains(string(info.Extra["jackfield.dev/interface"]), "00:11:22:33:44:66") {
 				t.Errorf("the device-info has the interface %s", info.Extra["jackfield.dev/interface"])

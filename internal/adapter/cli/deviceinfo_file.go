@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/jackfield/jackfield/internal/base/diag"
+	"github.com/jackfield/jackfield/internal/base/name"
 	"github.com/jackfield/jackfield/internal/source/devicemetadata"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
@@ -91,7 +92,7 @@ func newInfoFile(role string, e deviceinfo.Entry) infoFile {
 		f.Network, f.Interface = e.Network, e.IfName
 		f.SandboxID = strings.TrimSuffix(strings.TrimPrefix(path.Base(e.File), e.Network+"-"), "_"+e.IfName)
 	} else {
-		f.Network, f.SandboxID, f.Interface = deviceinfo.SplitCNIFileName(path.Base(e.File))
+		f.Network, f.SandboxID, f.Interface = name.SplitInfoFile(path.Base(e.File))
 	}
 	f.Network = namespaced(f.Network)
 	return f

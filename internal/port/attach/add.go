@@ -26,12 +26,12 @@ import (
 // addPlan is the plan of one Add: the record, the device-info file, the socket and the port.
 type addPlan struct {
 	record record.Record
-	file   deviceinfo.CNIFile
-	before *deviceinfo.Info // copied by the runtime from the device plugin's file; nil for none
-	socket string           // path on the host, or "@name"
-	port   *vswitch.Port    // nil for none
-	driver vswitch.Driver   // drives the port
-	policy *policy.Policy   // of the node; set together with port
+	dir    deviceinfo.CNIDir // of the device-info file
+	before *deviceinfo.Info  // copied by the runtime from the device plugin's file; nil for none
+	socket string            // path on the host, or "@name"
+	port   *vswitch.Port     // nil for none
+	driver vswitch.Driver    // drives the port
+	policy *policy.Policy    // of the node; set together with port
 
 	damaged   bool // the device-info file exists, is unreadable, and belongs to no device plugin
 	allocated bool // the attachment has its addresses
@@ -147,18 +147,18 @@ func (t *Attachment) planInfoFile(a *addPlan) error {
 	if err != nil {
 		return err
 	}
-	if a.file, err = (deviceinfo.CNIDir{Root: t.Root.Dir(), Dir: t.InfoDir}).File(full); err != nil {
+	a.dir = deviceinfo.CNIDir{Root: t.Root.Dir(), Dir: t.InfoDir}
+	if a.record.InfoFile, err = a.dir.Name(full); err != nil {
 		return Fail(codeConfig, "invalid network configuration: "+
 			t.Source.Name("runtimeConfig."+deviceinfo.CapabilityKey)+": "+diag.Quote(full), "%v", err)
 	}
-	a.record.InfoFile = path.Base(full)
 	if !isInfoFileOf(t.Key, a.record.InfoFile) {
 		key := t.Source.Name("runtimeConfig." + deviceinfo.CapabilityKey)
 		return Fail(codeConfig, "invalid network configuration: "+key+": "+diag.Quote(full),
 			"%sinvalid value %s: %s; remove the key from the network, because the runtime sets it",
 			t.Source.Place(key), diag.Quote(full), infoFileRule(t.Key))
 	}
-	a.before, err = a.file.Read()
+	a.before, err = a.dir.Read(a.record.InfoFile)
 	switch {
 	case errdefs.IsNotFound(err):
 		return nil
@@ -182,7 +182,7 @@ func (t *Attachment) checkDamagedInfo(a *addPlan, err error) error {
 		return Fail(codeConfig, "invalid device-info file",
 			"%v; it should be the copy of the device plugin's file: remove it, and re-create the pod", err)
 	}
-	st, statErr := t.Root.Lstat(a.file.Path())
+	st, statErr := t.Root.Lstat(path.Join(t.InfoDir, a.record.InfoFile))
 	if statErr == nil && st.Mode&unix.S_IFMT == unix.S_IFREG && (t.InfoFile == "" || st.Size == 0) {
 		return nil
 	}
@@ -228,11 +228,11 @@ func (t *Attachment) createAttachment(ctx context.Context, st *record.Store, a *
 		return err
 	}
 	if a.damaged {
-		if err := a.file.Remove(); err != nil {
+		if err := a.dir.Remove(a.record.InfoFile); err != nil {
 			return ioError("device-info", err)
 		}
 	}
-	err = a.file.Update(func(current *deviceinfo.Info) (*deviceinfo.Info, error) {
+	err = a.dir.Update(a.record.InfoFile, func(current *deviceinfo.Info) (*deviceinfo.Info, error) {
 		if (current != nil) != (a.before != nil) {
 			return nil, Fail(codeLater, "try again later", "device-info file %q was created or removed meanwhile",
 				a.record.InfoFile)
@@ -268,7 +268,7 @@ func (t *Attachment) undoAdd(ctx context.Context, st *record.Store, a *addPlan) 
 			errs = append(errs, t.releaseAddresses(t.Key, &a.record))
 		}
 		if a.wrote && a.before != nil {
-			errs = append(errs, a.file.Write(a.before))
+			errs = append(errs, a.dir.Write(a.record.InfoFile, a.before))
 		}
 		return JoinErrors(errs...)
 	})

@@ -47,7 +47,7 @@ func Changed(msg, details string, args ...any) error {
 func (t *Attachment) checkInfoFile(r *record.Record) (*deviceinfo.Info, error) {
 	dir := deviceinfo.CNIDir{Root: t.Root.Dir(), Dir: r.InfoDir}
 	file := path.Join(r.InfoDir, r.InfoFile)
-	info, err := dir.Collect(r.InfoFile)
+	info, err := dir.Read(r.InfoFile)
 	if err != nil {
 		return nil, Changed("device-info file", "%v", err)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/containerd/errdefs"
 
 	"github.com/jackfield/jackfield/internal/base/diag"
+	"github.com/jackfield/jackfield/internal/base/name"
 	"github.com/jackfield/jackfield/internal/base/reserved"
 	"github.com/jackfield/jackfield/internal/config"
 	"github.com/jackfield/jackfield/internal/host/trust"
@@ -102,8 +103,8 @@ func invalidRecord(key, value, rule string) error {
 // isInfoFileOf reports whether the name of a device-info file has the form <network>-<sandbox
 // ID>_<interface> with the attachment's sandbox and interface. Any other file can belong to another
 // pod.
-func isInfoFileOf(key record.Key, name string) bool {
-	_, ifName, ok := deviceinfo.MatchCNIFileName(name, key.ContainerID)
+func isInfoFileOf(key record.Key, file string) bool {
+	_, ifName, ok := name.MatchInfoFile(file, key.ContainerID)
 	return ok && ifName == key.Interface
 }
 

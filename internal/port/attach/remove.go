@@ -4,6 +4,7 @@ package attach
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/jackfield/jackfield/internal/base/name"
 	"github.com/jackfield/jackfield/internal/deliver/sockdir"
+	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/internal/port/record"
 	"github.com/jackfield/jackfield/internal/port/vswitch"
 	"github.com/jackfield/jackfield/internal/source/attachment"
@@ -24,6 +26,9 @@ import (
 // temporaryAge is the age from which temporary files in the device-info directory are removed.
 // Writers take milliseconds, so an older file was left by a killed writer.
 const temporaryAge = 10 * time.Second
+
+// maxInfoNames bounds the names in the device-info directory.
+const maxInfoNames = 1 << 20
 
 // Remove removes everything that exists of the attachment, and releases its addresses. It needs
 // neither the network namespace nor the device.
@@ -167,7 +172,15 @@ func (t *Attachment) removeTemporary() error {
 	if t.checkInfoDir(t.InfoDir) != nil {
 		return nil // no Add has written there
 	}
-	return ioError("device-info", deviceinfo.RemoveTemporary(t.Root.Dir(), t.InfoDir, temporaryAge))
+	names, err := t.Root.ReadDir(t.InfoDir, maxInfoNames)
+	errs := []error{hostfs.IgnoreNotFound(err)}
+	for _, name := range slices.DeleteFunc(names, func(name string) bool { return !hostfs.IsTemporary(name) }) {
+		file := path.Join(t.InfoDir, name)
+		if st, err := t.Root.Lstat(file); err == nil && time.Since(time.Unix(st.Mtim.Unix())) > temporaryAge {
+			errs = append(errs, t.Root.Remove(file))
+		}
+	}
+	return ioError("device-info", errors.Join(errs...))
 }
 
 // CollectGarbage removes the attachments of the network that are not in valid. After a failure it
@@ -251,8 +264,8 @@ func (t *Attachment) removeOwnInfoFiles(key record.Key) error {
 	}
 	var errs []error
 	for _, f := range files {
-		name := path.Base(f.File)
-		_, ifName, ok := deviceinfo.MatchCNIFileName(name, key.ContainerID)
+		file := path.Base(f.File)
+		_, ifName, ok := name.MatchInfoFile(file, key.ContainerID)
 		isNamed := ok && ifName == key.Interface
 		// This plugin replaces files atomically, so it cannot have written an unreadable one.
 		if !isNamed || f.Err != nil {
@@ -260,7 +273,7 @@ func (t *Attachment) removeOwnInfoFiles(key record.Key) error {
 		}
 		if n, err := attachment.ReadInterfaceInfo(f.Info); err == nil && n.Network == key.Network {
 			fmt.Fprintf(t.Log, "%s: removing device-info file %q\n", t.Program, f.File)
-			errs = append(errs, ioError("device-info", dir.Remove(name)))
+			errs = append(errs, ioError("device-info", dir.Remove(file)))
 		}
 	}
 	return JoinErrors(errs...)

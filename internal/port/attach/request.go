@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/jackfield/jackfield/internal/base/diag"
+	"github.com/jackfield/jackfield/internal/base/name"
 	"github.com/jackfield/jackfield/internal/base/quantity"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/internal/host/sysfs"
@@ -151,7 +152,7 @@ func (t *Attachment) checkSocketPath() error {
 			return t.Invalid("device.path", found,
 				"a path without //, /./, /../ and without / at the end, which is "+diag.Quote(path.Clean(p)))
 		}
-	case deviceinfo.CheckFileName(p) != nil:
+	case name.CheckFile(p) != nil:
 		return t.Invalid("device.path", found, `a file name without "/" that does not start with "."`)
 	}
 	return nil

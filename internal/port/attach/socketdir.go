@@ -15,11 +15,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/internal/base/diag"
+	"github.com/jackfield/jackfield/internal/base/name"
 	"github.com/jackfield/jackfield/internal/deliver/sockdir"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/internal/host/trust"
 	"github.com/jackfield/jackfield/internal/port/record"
-	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
 
 // dirInContainer is the directory in a container below which its sockets are, as
@@ -207,7 +207,7 @@ func (t *Attachment) removeClaimedDir(r *record.Record) error {
 	if r.Directory == "" {
 		return nil
 	}
-	if err := deviceinfo.CheckFileName(r.Directory); err != nil {
+	if err := name.CheckFile(r.Directory); err != nil {
 		return err
 	}
 	f, err := trust.OpenSharedDir(t.Root, r.SocketDir)

@@ -10,8 +10,8 @@ import (
 
 	"github.com/containerd/errdefs"
 
+	"github.com/jackfield/jackfield/internal/base/name"
 	"github.com/jackfield/jackfield/internal/port/vswitch"
-	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
 
 const testID = "e061661af3732d3722604b84a196956ad759f02ae00cda41a639ff6aff85a276"
@@ -22,7 +22,7 @@ const maxMessage = 4 << 10
 // A record is one that an ADD of that name wrote, or an error. DEL removes what the record names, and CHECK and
 // the result read the map of the device-info's type.
 func FuzzRecord(f *testing.F) {
-	name := Key{Network: "fast", ContainerID: testID, Interface: "net1"}.FileName()
+	file := Key{Network: "fast", ContainerID: testID, Interface: "net1"}.FileName()
 	port := `{"name":"` + vswitch.PortName(vswitch.Owner{ContainerID: testID, Interface: "net1"}) + `","owner":{"containerID":"` + testID + `","interface":"net1"},"type":"vhost-user","socket":"/s/d/vhost-user.sock"}`
 	for _, data := range []string{
 		`{"network":"fast","containerID":"` + testID + `","ifname":"net1","socketDir":"/s","directory":"e061661af373-0123456789ab-net1","deviceInfoDir":"/d","deviceInfoFile":"default-fast-x_net1","deviceInfo":{"type":"vhost-user","version":"1.1.0","vhost-user":{"mode":"server","path":"/s/d/vhost-user.sock"}}}`,
@@ -30,15 +30,15 @@ func FuzzRecord(f *testing.F) {
 		`{"network":"fast","containerID":"` + testID + `","ifname":"net1","deviceInfoDir":"/d","deviceInfoFile":"f","deviceInfo":{"type":"vhost-user","version":"1.1.0","vhost-user":{"mode":"server","path":"/s"}},"vswitch":"ovs0","configFile":"/etc/jackfield/config.yaml","port":` + port + `}`,
 		`{"network":"fast","containerID":"` + testID + `","ifname":"net1","directory":"..","deviceInfo":null}`, `{"netw`, `[]`, "\x00\x00", `{}`,
 	} {
-		f.Add(name, []byte(data))
+		f.Add(file, []byte(data))
 	}
-	f.Fuzz(func(t *testing.T, name string, data []byte) {
-		key, ok := parseFileName(name)
+	f.Fuzz(func(t *testing.T, file string, data []byte) {
+		key, ok := parseFileName(file)
 		if !ok {
 			return
 		}
-		if key.FileName() != name {
-			t.Errorf("name %q is %+v", name, key)
+		if key.FileName() != file {
+			t.Errorf("name %q is %+v", file, key)
 		}
 		r, err := parse(key, data)
 		if (r == nil) == (err == nil) {
@@ -50,7 +50,7 @@ func FuzzRecord(f *testing.F) {
 			}
 			return
 		}
-		if r.FileName() != name || !path.IsAbs(r.InfoDir) || deviceinfo.CheckFileName(r.InfoFile) != nil || r.Info.Validate() != nil ||
+		if r.FileName() != file || !path.IsAbs(r.InfoDir) || name.CheckFile(r.InfoFile) != nil || r.Info.Validate() != nil ||
 			r.Directory != "" && (!path.IsAbs(r.SocketDir) || path.Dir(path.Join("/x", r.Directory)) != "/x") {
 			t.Errorf("%q is read as %+v", data, r)
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/containerd/errdefs"
 
 	"github.com/jackfield/jackfield/internal/base/diag"
+	"github.com/jackfield/jackfield/internal/base/name"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/internal/port/vswitch"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
@@ -99,7 +100,7 @@ func checkIPAM(i *IPAM) error {
 	if i == nil {
 		return nil
 	}
-	if deviceinfo.CheckFileName(i.Type) != nil || i.Path == "" {
+	if name.CheckFile(i.Type) != nil || i.Path == "" {
 		return fmt.Errorf("ipam: invalid plugin %s in %s: %w", diag.Quote(i.Type), diag.Quote(i.Path),
 			errdefs.ErrInvalidArgument)
 	}
@@ -141,9 +142,9 @@ func parse(key Key, data []byte) (*Record, error) {
 		optional   bool
 	}{
 		{"deviceInfoDir", r.InfoDir, hostfs.CheckPath, false},
-		{"deviceInfoFile", r.InfoFile, deviceinfo.CheckFileName, false},
+		{"deviceInfoFile", r.InfoFile, name.CheckFile, false},
 		{"socketDir", r.SocketDir, hostfs.CheckPath, r.Directory == ""},
-		{"directory", r.Directory, deviceinfo.CheckFileName, true},
+		{"directory", r.Directory, name.CheckFile, true},
 		{"claimsDir", r.ClaimsDir, hostfs.CheckPath, r.Claimed == ""},
 		{"claimed", r.Claimed, hostfs.CheckPath, true},
 		{"configFile", r.ConfigFile, hostfs.CheckPath, true},

@@ -13,6 +13,7 @@ import (
 	"github.com/containerd/errdefs"
 
 	"github.com/jackfield/jackfield/internal/base/diag"
+	"github.com/jackfield/jackfield/internal/base/name"
 	"github.com/jackfield/jackfield/internal/config"
 	"github.com/jackfield/jackfield/internal/deliver/staging"
 	"github.com/jackfield/jackfield/internal/edit"
@@ -132,7 +133,7 @@ func FindSandbox(host hostfs.Root, cfg *config.Config, id string) (whole string,
 	}
 	var found []string
 	for _, f := range files {
-		if _, s, _ := deviceinfo.SplitCNIFileName(path.Base(f.File)); strings.HasPrefix(s, id) && !slices.Contains(found, s) {
+		if _, s, _ := name.SplitInfoFile(path.Base(f.File)); strings.HasPrefix(s, id) && !slices.Contains(found, s) {
 			found = append(found, s)
 		}
 	}

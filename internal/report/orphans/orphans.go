@@ -17,7 +17,6 @@ import (
 	"github.com/jackfield/jackfield/internal/base/name"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/pkg/cdi"
-	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
 
 // DefaultAge is the least age of an orphan. It is longer than anybody takes from listing the owners
@@ -47,9 +46,9 @@ func RuntimeIDIn(text string) string {
 
 // IsDeviceInfo reports whether the name of a device-info file of a network attachment has the ID of
 // a sandbox, and no ID of a living sandbox.
-func IsDeviceInfo(name string, alive []string) bool {
-	_, id, _ := deviceinfo.SplitCNIFileName(name)
-	return id != "" && !slices.ContainsFunc(alive, func(a string) bool { return strings.Contains(name, "-"+a) })
+func IsDeviceInfo(file string, alive []string) bool {
+	_, id, _ := name.SplitInfoFile(file)
+	return id != "" && !slices.ContainsFunc(alive, func(a string) bool { return strings.Contains(file, "-"+a) })
 }
 
 // MaxNames bounds the entries of a directory that are read.

@@ -4,6 +4,7 @@ package attachment
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -225,7 +226,7 @@ func TestResourceHasAllocatedDevices(t *testing.T) {
 	if len(as) != 2 || as[0].DeviceID != "port-7" || !errdefs.IsNotFound(as[0].Err) && !errdefs.IsNotFound(as[1].Err) {
 		t.Errorf("got %+v", as)
 	}
-	if name, _ := deviceinfo.DPFileName(vf, "port-7"); !strings.Contains(fmt.Sprint(as[0].Err), name) {
+	if file, _ := (deviceinfo.DevicePluginDir{}).Path(vf, "port-7"); !strings.Contains(fmt.Sprint(as[0].Err), filepath.Base(file)) {
 		t.Errorf("the error does not name the file: %v", as[0].Err)
 	}
 }

@@ -119,7 +119,7 @@ type Finder struct {
 	host  hostfs.Root
 	opts  Options
 	dp    deviceinfo.DevicePluginDir
-	index *deviceinfo.Index // nil with Options.Once
+	index *infoIndex // nil with Options.Once
 }
 
 // New returns a Finder. It opens nothing; Close closes everything that later calls open. A relative
@@ -128,7 +128,7 @@ func New(host hostfs.Root, opts Options) (*Finder, error) {
 	f := &Finder{host: host, opts: opts, dp: deviceinfo.DevicePluginDir{Root: host.Dir(), Dir: opts.DPDir}}
 	var err error
 	if !opts.Once {
-		if f.index, err = deviceinfo.NewIndex(deviceinfo.CNIDir{Root: host.Dir(), Dir: opts.CNIDir}); err != nil {
+		if f.index, err = newInfoIndex(host, opts.CNIDir); err != nil {
 			return nil, fmt.Errorf("create finder of attachments: %w", err)
 		}
 	}
@@ -151,7 +151,7 @@ func (f *Finder) entries(sandboxID string) ([]deviceinfo.Entry, error) {
 	case f.index == nil:
 		return deviceinfo.CNIDir{Root: f.host.Dir(), Dir: f.opts.CNIDir}.ReadSandbox(sandboxID)
 	}
-	return f.index.Lookup(sandboxID)
+	return f.index.lookup(sandboxID)
 }
 
 // FindsNothing reports, without opening a file, that Find would return nothing. If that is
@@ -167,6 +167,6 @@ func (f *Finder) FindsNothing(q Query) bool {
 	if q.SandboxID == "" {
 		return true
 	}
-	exists, err := f.index.HasSandbox(q.SandboxID)
+	exists, err := f.index.hasSandbox(q.SandboxID)
 	return !exists && err == nil
 }

@@ -70,9 +70,8 @@ func (n *node) writeCNIFile(network, ifName, content string) string {
 // writeDPFile writes the device plugin's file of a device.
 func (n *node) writeDPFile(resource, id, content string) string {
 	n.t.Helper()
-	name, err := deviceinfo.DPFileName(resource, id)
+	file, err := deviceinfo.DevicePluginDir{}.Path(resource, id)
 	testkit.Must(n.t, err)
-	file := filepath.Join(deviceinfo.DefaultDPDir, name)
 	n.write(file, content)
 	return file
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/jackfield/jackfield/internal/base/jsontree"
 	"github.com/jackfield/jackfield/internal/base/name"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
-	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
 
 const (
@@ -128,7 +127,7 @@ func (r *multusRecord) delegateOf(ifName string) *delegate {
 // no symlink and reads only regular files.
 func readCache(host hostfs.Root, dir string, elem ...string) ([]byte, error) {
 	for _, e := range elem {
-		if err := deviceinfo.CheckFileName(e); err != nil {
+		if err := name.CheckFile(e); err != nil {
 			return nil, err
 		}
 	}
