@@ -47,20 +47,18 @@ type Builder struct {
 
 // NewBuilder returns a Builder without edits, for a container that already has these things.
 func NewBuilder(have Existing) *Builder {
-	return newBuilder(nil, &have)
-}
-
-func newBuilder(base *Builder, have *Existing) *Builder {
-	return &Builder{
-		base: base, have: have,
-		env:     keyedList[Env]{key: (*Env).key},
-		devices: keyedList[Device]{key: (*Device).key},
-		mounts:  keyedList[Mount]{key: (*Mount).key},
-	}
+	return &Builder{have: &have, env: keyedList[Env]{key: (*Env).key}, devices: keyedList[Device]{key: (*Device).key},
+		mounts: keyedList[Mount]{key: (*Mount).key}}
 }
 
 // Delta returns a Builder for the edits of one request. Until it is merged or dropped, b must not change.
-func (b *Builder) Delta() *Builder { return newBuilder(b, b.have) }
+func (b *Builder) Delta() *Builder {
+	return &Builder{base: b, have: b.have,
+		env:     keyedList[Env]{base: &b.env, key: b.env.key},
+		devices: keyedList[Device]{base: &b.devices, key: b.devices.key},
+		mounts:  keyedList[Mount]{base: &b.mounts, key: b.mounts.key},
+	}
+}
 
 // Merge adds the edits of a delta of b.
 func (b *Builder) Merge(delta *Builder) {
@@ -94,10 +92,8 @@ func (b *Builder) Edits() *Set {
 
 // Preview returns the edits that the base of a delta would have after Merge, unsorted. Do not change them.
 func (b *Builder) Preview() *Set {
-	merged := newBuilder(nil, b.have)
-	if b.base != nil {
-		merged.Merge(b.base)
-	}
+	merged := NewBuilder(*b.have)
+	merged.Merge(b.base)
 	merged.Merge(b)
 	return merged.Edits()
 }
@@ -116,7 +112,7 @@ func (b *Builder) Mounts(yield func(*Mount) bool) {
 	if b.base != nil {
 		for i := range b.base.mounts.items {
 			m := &b.base.mounts.items[i]
-			if b.mounts.find(m.key()) == nil && !yield(m) {
+			if b.mounts.position(m.key()) < 0 && !yield(m) {
 				return
 			}
 		}
@@ -140,7 +136,7 @@ func (b *Builder) AddDevice(d *Device) error {
 			"and the request has %s %d:%d", h.Type, h.Major, h.Minor, d.Type, d.Major, d.Minor))
 	}
 	added := *d
-	if have := b.addedDevice(d.key()); have != nil {
+	if have := b.devices.find(d.key()); have != nil {
 		isCDI := d.Origin.Source == CDI && have.Origin.Source == CDI
 		access := unionAccess(have.Access, d.Access)
 		// CDI gives precedence to the last device of a path. A node that two requests share has the access of both.
@@ -171,11 +167,12 @@ func (b *Builder) AddMount(m *Mount) error {
 		if h.Source == m.Source {
 			return nil
 		}
-		return NewConflict("mount destination", m.Destination, existing, m.Origin, fmt.Sprintf("the container has %q mounted there, "+
-			"and the request has %q: remove the pod's mount or the request", h.Source, m.Source))
+		return NewConflict("mount destination", m.Destination, existing, m.Origin,
+			fmt.Sprintf("the container has %q mounted there, and the request has %q: remove the pod's mount or the request",
+				h.Source, m.Source))
 	}
 	for _, destination := range spellings(m.Destination) {
-		have := b.addedMount(destination)
+		have := b.mounts.find(destination)
 		switch {
 		case have == nil:
 		case m.Origin.Source == CDI && have.Origin.Source == CDI:
@@ -199,7 +196,7 @@ func (b *Builder) AddMount(m *Mount) error {
 // another source with another value is an errdefs.ErrConflict. A variable that the container already has
 // with this value is not added.
 func (b *Builder) AddEnv(e *Env) error {
-	if have := b.addedEnv(e.Name); have != nil {
+	if have := b.env.find(e.Name); have != nil {
 		if have.Value == e.Value {
 			return nil
 		}
@@ -259,30 +256,6 @@ func (b *Builder) SetRDT(r RDT) {
 	b.changes++
 }
 
-// addedEnv returns the variable of the edits with this key, those of the base included, or nil.
-func (b *Builder) addedEnv(key string) *Env {
-	if e := b.env.find(key); e != nil || b.base == nil {
-		return e
-	}
-	return b.base.env.find(key)
-}
-
-// addedDevice is addedEnv for devices.
-func (b *Builder) addedDevice(key string) *Device {
-	if d := b.devices.find(key); d != nil || b.base == nil {
-		return d
-	}
-	return b.base.devices.find(key)
-}
-
-// addedMount is addedEnv for mounts.
-func (b *Builder) addedMount(key string) *Mount {
-	if m := b.mounts.find(key); m != nil || b.base == nil {
-		return m
-	}
-	return b.base.mounts.find(key)
-}
-
 // existingDevice returns the container's own device at the path of d, if no edit replaces it, or nil.
 func (b *Builder) existingDevice(d *Device) *Device {
 	replaces := func(d, h *Device) bool {
@@ -293,7 +266,7 @@ func (b *Builder) existingDevice(d *Device) *Device {
 		if !SameContainerPath(h.Path, d.Path) || replaces(d, h) {
 			continue
 		}
-		if added := b.addedDevice(h.key()); added == nil || !replaces(added, h) {
+		if added := b.devices.find(h.key()); added == nil || !replaces(added, h) {
 			return h
 		}
 	}
@@ -313,7 +286,7 @@ func (b *Builder) existingMount(m *Mount) *Mount {
 
 // isReplacedMount reports whether a CDI mount of the edits replaced a mount of the container.
 func (b *Builder) isReplacedMount(have *Mount) bool {
-	added := b.addedMount(have.key())
+	added := b.mounts.find(have.key())
 	return added != nil && b.replacesMount(have, added)
 }
 

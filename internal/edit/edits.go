@@ -60,7 +60,8 @@ type Device struct {
 	FileMode *os.FileMode `json:"fileMode,omitempty"` // permission bits
 	UID      *uint32      `json:"uid,omitempty"`
 	GID      *uint32      `json:"gid,omitempty"`
-	Access   string       `json:"access,omitempty"` // device cgroup: some of r, w and m, or NoAccess; "" is the runtime's default
+	// Access is for the device cgroup: some of r, w and m, or NoAccess; "" is the runtime's default.
+	Access string `json:"access,omitempty"`
 	// Bind delivers the node by a bind mount of HostPath, because a user namespace does not
 	// permit mknod.
 	Bind   bool   `json:"bind,omitempty"`

@@ -18,20 +18,20 @@ import (
 	"github.com/jackfield/jackfield/internal/source/attachment"
 )
 
-// networks lists the pod's attachments. Those that the annotation lists are explicit
+// addNetworks adds the pod's attachments. Those that the annotation lists are explicit
 // requests. With "auto", every attachment whose network the policy manages is delivered; the
 // others are unmanaged.
-func networks(in *inputs) (list []candidate, _ error) {
+func addNetworks(in *inputs, add func(candidate)) error {
 	requested := in.annotated.Networks
 	if requested.Mode == annotation.NetworksAuto {
 		for i := range in.attached {
 			if hasDevice(in.attached[i]) {
-				list = append(list, attachmentCandidate(in, &in.attached[i], "", false))
+				add(newAttachment(in, &in.attached[i], "", false))
 			}
 		}
 	}
 	if in.req.FromManifest && in.req.SandboxID == "" {
-		return list, nil // the caller explains the networks of the annotation
+		return nil // the caller explains the networks of the annotation
 	}
 	listed := make([]bool, len(in.attached))
 	for _, n := range requested.Items {
@@ -44,21 +44,22 @@ func networks(in *inputs) (list []candidate, _ error) {
 			matched = true
 			if !listed[i] {
 				listed[i] = true
-				list = append(list, attachmentCandidate(in, a, n.Key, n.Optional))
+				add(newAttachment(in, a, n.Key, n.Optional))
 			}
 		}
 		if !matched {
-			list = append(list, missingNetwork(in, n))
+			add(missingNetwork(in, n))
 		}
 	}
-	return list, nil
+	return nil
 }
 
 // missingNetwork returns the candidate of a requested network that the pod does not have.
 func missingNetwork(in *inputs, n annotation.Network) candidate {
-	item := Item{Kind: KindNetwork, Name: n.Item, Request: fmt.Sprintf("network %q", n.Item), From: n.Key, Optional: n.Optional}
+	request := fmt.Sprintf("network %q", n.Item)
+	item := Item{Kind: KindNetwork, Name: n.Item, Request: request, From: n.Key, Optional: n.Optional}
 	return candidate{item: item, resolve: func(*delta) error {
-		return &RequestError{Annotation: n.Key, Position: n.Position, Request: item.Request,
+		return &RequestError{Annotation: n.Key, Position: n.Position, Request: request,
 			Err: fmt.Errorf("no device-info of this pod in %s is of that network or interface (found: %s); "+
 				"check that the network's CNI plugin writes device-info: %w",
 				in.cfg.DeviceInfo.CNIDir, listAttachments(in.attached), errdefs.ErrNotFound)}
@@ -81,50 +82,52 @@ func listAttachments(found []attachment.Attachment) string {
 	return strings.Join(names, ", ")
 }
 
-// allocatedDevices lists the devices that a device plugin or DRA driver allocated to the container
+// addAllocatedDevices adds the devices that a device plugin or DRA driver allocated to the container
 // and that belong to no network. They are discovered: a rule can grant them. A device that the container has
 // already, from the plugin or by an annotation, is left out.
-func allocatedDevices(in *inputs) (list []candidate, _ error) {
+func addAllocatedDevices(in *inputs, add func(candidate)) error {
 	for i := range in.allocated {
-		c := attachmentCandidate(in, &in.allocated[i], "", false)
+		c := newAttachment(in, &in.allocated[i], "", false)
 		c.device = &in.allocated[i]
-		list = append(list, c)
+		add(c)
 	}
-	return list, nil
+	return nil
 }
 
-// resourceCandidates returns the candidates of an extended resource: the devices that the kubelet
+// addResource adds the devices of an extended resource that the kubelet
 // allocated to the container, as the device plugin's files describe them.
-func resourceCandidates(in *inputs, d annotation.Device) (list []candidate) {
-	item := Item{Kind: KindResource, Name: d.Name, Device: d.ID, Request: fmt.Sprintf("resource %q", d.Item), From: d.Key, Optional: d.Optional}
+func addResource(in *inputs, d *annotation.Device, add func(candidate)) {
+	item := Item{Kind: KindResource, Name: d.Name, Device: d.ID, Request: fmt.Sprintf("resource %q", d.Item),
+		From: d.Key, Optional: d.Optional}
 	found, err := in.search.Resource(d.Name, d.ID)
 	unlisted, ok := errors.AsType[*attachment.UnlistedError](err)
 	if ok && !in.isKeyOfContainer(d.Key) && len(unlisted.Holders) > 0 && !unlisted.Claimed {
 		// The pod's annotation means the containers that have the resource. Init and ephemeral
 		// containers have no annotation of their own that could exclude them.
-		return []candidate{declined(item, Unmanaged, fmt.Errorf("the kubelet lists no init container and no ephemeral container; "+
-			"it gave the resource to container %q", unlisted.Holders[0]))}
+		add(declined(item, Unmanaged, fmt.Errorf("the kubelet lists no init container and no ephemeral container; "+
+			"it gave the resource to container %q", unlisted.Holders[0])))
+		return
 	}
 	if _, unanswered := errors.AsType[*attachment.UnansweredError](err); unanswered && in.req.FromManifest {
 		if hint := diag.MalformedPCIAddress(d.ID); hint != "" {
 			item.Notes = append(item.Notes, hint)
 		}
-		return []candidate{declined(item, NotChecked, errors.New("needs the node of the pod: the kubelet there knows "+
-			"what it allocated to the container, and none can be asked here"))}
+		add(declined(item, NotChecked, errors.New("needs the node of the pod: the kubelet there knows "+
+			"what it allocated to the container, and none can be asked here")))
+		return
 	}
 	if err != nil {
-		list = append(list, candidate{item: item, resolve: func(*delta) error { return inAnnotation(d.Key, d.Position, err) }})
+		add(candidate{item: item, resolve: func(*delta) error { return inAnnotation(d.Key, d.Position, err) }})
 	}
 	for i := range found {
-		list = append(list, attachmentCandidate(in, &found[i], d.Key, d.Optional))
+		add(newAttachment(in, &found[i], d.Key, d.Optional))
 	}
-	return list
 }
 
-// attachmentCandidate returns the candidate of one attachment. The key is the annotation that requests it, or "" if it
+// newAttachment returns the candidate of one attachment. The key is the annotation that requests it, or "" if it
 // was discovered: then it is unmanaged unless a rule grants it. If a rule grants the pod any socket
 // or device of the network, a fault in its device-info is an error.
-func attachmentCandidate(in *inputs, a *attachment.Attachment, key string, optional bool) candidate {
+func newAttachment(in *inputs, a *attachment.Attachment, key string, optional bool) candidate {
 	item := newAttachmentItem(a)
 	item.From, item.Optional = key, optional
 	var unchecked error
@@ -146,7 +149,9 @@ func attachmentCandidate(in *inputs, a *attachment.Attachment, key string, optio
 			return declined(item, Unmanaged, errors.New(strings.Join(a.Notes, "; ")))
 		}
 	}
-	return candidate{item: item, unchecked: unchecked, resolve: func(d *delta) error { return resolveAttachment(in, d, a, key) }}
+	return candidate{item: item, unchecked: unchecked, resolve: func(d *delta) error {
+		return resolveAttachment(in, d, a, key)
+	}}
 }
 
 // hasReceived reports whether a running container has the socket or device of an attachment, and keeps it without a
@@ -245,7 +250,8 @@ func unmanagedReason(in *inputs, a *attachment.Attachment) string {
 	}
 	reason := fmt.Sprintf("no rule grants sockets or devices of network %q to namespace %q", a.Network, in.req.Namespace)
 	if known := (&attachment.Attachment{Network: a.Network}); a.NetworkGuessed && in.managesNetwork(known) {
-		reason += ": for a rule that names networks, Multus' record of the sandbox must have the network's namespace; " + a.NetworkGap
+		reason += ": for a rule that names networks, Multus' record of the sandbox must have the network's namespace; " +
+			a.NetworkGap
 	}
 	return reason
 }

@@ -15,14 +15,14 @@ type candidate struct {
 	// resolve adds the edits of the candidate to its delta, and changes nothing else. It is nil where the item has its
 	// outcome already.
 	resolve func(d *delta) error
-	// device, if not nil, is dropped without an item if an earlier candidate delivered this device.
+	// device, if not nil, drops the candidate without an item if an earlier candidate delivered this device.
 	device *attachment.Attachment
 	// unchecked is why a source could not be read, see Plan.Unchecked.
 	unchecked error
 }
 
-// source lists the candidates of one origin, in order.
-type source func(*inputs) ([]candidate, error)
+// source adds the candidates of one origin, in order.
+type source func(in *inputs, add func(candidate)) error
 
 // declined returns a candidate that is not resolved.
 func declined(item Item, o Outcome, err error) candidate {
@@ -30,37 +30,40 @@ func declined(item Item, o Outcome, err error) candidate {
 	return candidate{item: item}
 }
 
-// passedDevices lists the CDI devices that the adapter passes, such as those of --cdi-device.
-func passedDevices(in *inputs) (list []candidate, _ error) {
+// addPassedDevices adds the CDI devices that the adapter passes, such as those of --cdi-device.
+func addPassedDevices(in *inputs, add func(candidate)) error {
 	for _, name := range in.req.CDIDevices {
 		item := Item{Kind: KindCDI, Name: name, Request: cdiRequest(name), From: "the command line"}
-		list = append(list, candidate{item: item, resolve: func(d *delta) error { return resolveCDI(in, d, name) }})
+		add(candidate{item: item, resolve: func(d *delta) error { return resolveCDI(in, d, name) }})
 	}
-	return list, nil
+	return nil
 }
 
-// annotatedDevices lists the device requests of the annotations. A running container gets no CDI devices.
-func annotatedDevices(in *inputs) (list []candidate, _ error) {
-	for _, device := range in.annotated.Devices {
+// addAnnotatedDevices adds the device requests of the annotations. A running container gets no CDI devices.
+func addAnnotatedDevices(in *inputs, add func(candidate)) error {
+	for i := range in.annotated.Devices {
+		device := &in.annotated.Devices[i]
 		if !in.running || device.Kind == annotation.Resource || device.Kind == annotation.NamedSocket {
-			list = append(list, deviceCandidates(in, device)...)
+			addRequestedDevice(in, device, add)
 		}
 	}
-	return list, nil
+	return nil
 }
 
-// deviceCandidates returns the candidates of one device request of an annotation: an extended resource, or a CDI
+// addRequestedDevice adds one device request of an annotation: an extended resource, or a CDI
 // device or socket of the host by its name.
-func deviceCandidates(in *inputs, device annotation.Device) []candidate {
-	item := Item{Kind: KindCDI, Name: device.Name, Request: cdiRequest(device.Name), From: device.Key, Optional: device.Optional}
+func addRequestedDevice(in *inputs, device *annotation.Device, add func(candidate)) {
+	item := Item{Kind: KindCDI, Name: device.Name, Request: cdiRequest(device.Name),
+		From: device.Key, Optional: device.Optional}
 	resolve := resolveCDI
 	switch device.Kind {
 	case annotation.Resource:
-		return resourceCandidates(in, device)
+		addResource(in, device, add)
+		return
 	case annotation.NamedSocket:
 		item.Kind, item.Request, resolve = KindSocket, "socket "+strconv.Quote(device.Name), resolveNamedSocket
 	}
-	return []candidate{{item: item, resolve: func(d *delta) error {
+	add(candidate{item: item, resolve: func(d *delta) error {
 		return inAnnotation(device.Key, device.Position, resolve(in, d, device.Name))
-	}}}
+	}})
 }

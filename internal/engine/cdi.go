@@ -141,15 +141,15 @@ func addCDIDevice(in *inputs, d *delta, device *cdi.Device) error {
 	}
 	d.item.File, d.item.Rule = device.File, grant.Rule
 	d.item.noteGrant(grant)
-	if d.hasCDIDevice(device.Name) {
+	if d.merged.cdiDevices[device.Name] {
 		return nil
 	}
-	put(&d.cdiDevices, device.Name, true)
+	d.cdiDevices = append(d.cdiDevices, device.Name)
 	netDevices := len(d.edits.Edits().NetDevices)
 	origin := edit.Origin{Source: edit.CDI, Request: d.item.Request, File: device.File, Rule: grant.Rule}
 	var env []string
-	if !d.hasSpecFile(device.File) {
-		put(&d.specFiles, device.File, true)
+	if !d.merged.specFiles[device.File] && !d.specFiles[device.File] {
+		putEntry(&d.specFiles, device.File, true)
 		env = append(env, device.SpecEdits.Env...)
 		origin.Field = "containerEdits"
 		if err := addCDIEdits(in, d, device.SpecEdits, origin); err != nil {
@@ -224,11 +224,14 @@ type envSetting struct{ value, device string }
 func noteEnvClashes(d *delta, device string, env []string) {
 	for _, text := range env {
 		e := edit.ParseEnv(text, edit.Origin{})
-		before, ok := d.variable(e.Name)
+		before, ok := d.variables[e.Name]
+		if !ok {
+			before, ok = d.merged.variables[e.Name]
+		}
 		if ok && before.value == e.Value {
 			continue
 		}
-		put(&d.variables, e.Name, envSetting{e.Value, device})
+		putEntry(&d.variables, e.Name, envSetting{e.Value, device})
 		if ok && len(d.item.Notes) < maxNotes {
 			d.addNotes(fmt.Sprintf("variable %s: %s sets %q, and %s sets %q; the last one counts",
 				e.Name, before.device, before.value, device, e.Value))

@@ -19,32 +19,33 @@ import (
 	"github.com/jackfield/jackfield/internal/source/annotation"
 )
 
-// injectorRequests lists the requests of the annotations of NRI's device-injector, if
+// addInjectorRequests adds the requests of the annotations of NRI's device-injector, if
 // the configuration accepts them. They need grants like any other request.
-func injectorRequests(in *inputs) (list []candidate, _ error) {
+func addInjectorRequests(in *inputs, add func(candidate)) error {
 	if !in.cfg.Compat.DeviceInjector || !annotation.HasInjector(in.req.Annotations) {
-		return nil, nil
+		return nil
 	}
 	requests, err := annotation.ParseInjector(in.req.Annotations, in.req.Container)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for _, n := range requests.Nodes {
 		item := Item{Kind: KindDeviceInjector, Name: n.Path, Request: "device node " + strconv.Quote(n.Path), From: n.Key}
-		list = append(list, candidate{item: item, resolve: func(d *delta) error {
+		add(candidate{item: item, resolve: func(d *delta) error {
 			return inAnnotation(n.Key, n.Position, resolveInjectorNode(in, d, &n))
 		}})
 	}
 	for _, m := range requests.Mounts {
-		item := Item{Kind: KindDeviceInjector, Name: m.Destination, Request: "mount " + strconv.Quote(m.Destination), From: m.Key}
-		list = append(list, candidate{item: item, resolve: func(d *delta) error {
+		request := "mount " + strconv.Quote(m.Destination)
+		item := Item{Kind: KindDeviceInjector, Name: m.Destination, Request: request, From: m.Key}
+		add(candidate{item: item, resolve: func(d *delta) error {
 			return inAnnotation(m.Key, m.Position, resolveInjectorMount(in, d, &m))
 		}})
 	}
-	for _, device := range requests.Devices {
-		list = append(list, deviceCandidates(in, device)...)
+	for i := range requests.Devices {
+		addRequestedDevice(in, &requests.Devices[i], add)
 	}
-	return list, nil
+	return nil
 }
 
 // resolveInjectorNode adds a device node of the host, looked up at its path. The numbers in
@@ -63,7 +64,8 @@ func resolveInjectorNode(in *inputs, d *delta, n *annotation.InjectorNode) error
 	}
 	kind := map[uint32]string{unix.S_IFCHR: "c", unix.S_IFBLK: "b"}[st.Mode&unix.S_IFMT]
 	if kind == "" {
-		return fmt.Errorf("%q is a %s: must be a device node: %w", n.Path, hostfs.TypeName(st.Mode), errdefs.ErrInvalidArgument)
+		return fmt.Errorf("%q is a %s: must be a device node: %w",
+			n.Path, hostfs.TypeName(st.Mode), errdefs.ErrInvalidArgument)
 	}
 	major, minor := int64(unix.Major(st.Rdev)), int64(unix.Minor(st.Rdev))
 	if kind != n.Type || major != n.Major || minor != n.Minor {
@@ -137,6 +139,7 @@ func resolveInjectorMount(in *inputs, d *delta, m *annotation.InjectorMount) err
 	if !mountopt.Parse(options).Bind {
 		options = append([]string{"bind"}, options...)
 	}
-	return d.edits.AddMount(&edit.Mount{Destination: path.Clean(m.Destination), Source: in.host.Path(m.Source), Type: "bind",
-		Options: options, Origin: edit.Origin{Source: edit.Injector, Request: d.item.Request, File: m.Key, Rule: grant.Rule}})
+	origin := edit.Origin{Source: edit.Injector, Request: d.item.Request, File: m.Key, Rule: grant.Rule}
+	return d.edits.AddMount(&edit.Mount{Destination: path.Clean(m.Destination), Source: in.host.Path(m.Source),
+		Type: "bind", Options: options, Origin: origin})
 }

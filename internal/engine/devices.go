@@ -31,8 +31,8 @@ func resolveDevice(in *inputs, d *delta, a *attachment.Attachment) error {
 		// An annotation of the whole pod also applies to containers without the device.
 		// An annotation of this container does not.
 		if in.isKeyOfContainer(d.item.From) {
-			return &RequestError{Annotation: d.item.From, Err: fmt.Errorf("%s; request it under the container's resources.limits: %w",
-				reason, errdefs.ErrFailedPrecondition)}
+			return &RequestError{Annotation: d.item.From,
+				Err: fmt.Errorf("%s; request it under the container's resources.limits: %w", reason, errdefs.ErrFailedPrecondition)}
 		}
 		d.item.SetOutcome(Unmanaged, errors.New(reason))
 		return nil
@@ -158,17 +158,19 @@ func findVDPANodes(host hostfs.Root, a *attachment.Attachment) (found deviceNode
 		return found, fmt.Errorf("vdpa.parent-device: %w", err)
 	}
 	if dev.Driver != string(vdpa.Driver) {
-		return found, fmt.Errorf("vdpa.driver: found %q, but %s/driver says %q: %w", vdpa.Driver, dev.Dir, dev.Driver, errdefs.ErrConflict)
+		return found, fmt.Errorf("vdpa.driver: found %q, but %s/driver says %q: %w",
+			vdpa.Driver, dev.Dir, dev.Driver, errdefs.ErrConflict)
 	}
 	if !strings.EqualFold(a.Device, dev.Name) && !strings.EqualFold(a.Device, dev.Address) {
-		return found, fmt.Errorf("vdpa.parent-device: found %q, which belongs to PCI function %q, but the kubelet allocated %q: %w",
-			vdpa.ParentDevice, dev.Address, a.Device, errdefs.ErrConflict)
+		return found, fmt.Errorf("vdpa.parent-device: found %q, which belongs to PCI function %q, "+
+			"but the kubelet allocated %q: %w", vdpa.ParentDevice, dev.Address, a.Device, errdefs.ErrConflict)
 	}
 	found.nodes = dev.Nodes
 	for _, n := range dev.Nodes {
 		found.vdpaPath = n.Path
 		if vdpa.Path != n.Path {
-			found.notes = append(found.notes, fmt.Sprintf("vdpa.path is %q, and the device's node is %s at this moment", vdpa.Path, n.Path))
+			found.notes = append(found.notes,
+				fmt.Sprintf("vdpa.path is %q, and the device's node is %s at this moment", vdpa.Path, n.Path))
 		}
 	}
 	return found, nil

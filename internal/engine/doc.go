@@ -1,10 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package engine decides what a container is granted: from one [Request] to one [Plan], the same
+// Package engine resolves what a container is granted: from one [Request] to one [Plan], the same
 // for every adapter.
 //
+// Each resolution is one pipeline, [Engine.Resolve] or [Engine.ResolveRunning]:
+//
+//	inputs      the request, the configuration, and the attachments of the sandbox on this node
+//	sources     add candidates: adapter, annotations, device-injector, networks, allocated devices, hooks.d
+//	candidate   is resolved into a delta, which reads the inputs and the draft and changes neither
+//	delta       edits, sockets, an entry of devices.json, notes: merged into the draft, or dropped with a reason
+//	draft       becomes the plan, after devices.json and the limits of policy
+//
 // Its invariants: a Plan is whole or there is an error, never half of one; the
-// same request over the same host gives the same bytes; nothing on the host is
-// changed. What a plan needs on the host (directories, files) is data in it, for
-// the adapter to carry out.
+// same request over the same host gives the same bytes; the host does not
+// change. The adapter carries out the directories and sockets that a plan lists.
 package engine

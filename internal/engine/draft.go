@@ -40,23 +40,19 @@ func newDraft(in *inputs) *draft {
 	if in.running {
 		have = edit.Existing{Mounts: have.Mounts}
 	}
-	return &draft{in: in, edits: edit.NewBuilder(have), specFiles: map[string]bool{}, cdiDevices: map[string]bool{},
+	return &draft{in: in, edits: edit.NewBuilder(have), cdiDevices: map[string]bool{}, specFiles: map[string]bool{},
 		variables: map[string]envSetting{}, host: edit.Container{ID: in.req.ContainerID, SandboxID: in.req.SandboxID}}
 }
 
 // addFrom adds the candidates of sources, in order.
 func (p *draft) addFrom(sources ...source) {
-	for _, list := range sources {
-		candidates, err := list(p.in)
-		p.fail(err)
-		for i := range candidates {
-			p.add(&candidates[i])
-		}
+	for _, addCandidates := range sources {
+		p.fail(addCandidates(p.in, p.add))
 	}
 }
 
 // add resolves a candidate. It merges the delta, or sets the item's outcome to the reason why there is none.
-func (p *draft) add(c *candidate) {
+func (p *draft) add(c candidate) {
 	if c.unchecked != nil {
 		p.addUnchecked(c.unchecked)
 	}
@@ -73,23 +69,23 @@ func (p *draft) add(c *candidate) {
 		return
 	}
 	optional := c.item.Optional || p.in.running
-	d := newDelta(p, c.item)
+	d := &delta{merged: p, item: &c.item, edits: p.edits.Delta()}
 	err := c.resolve(d)
 	if err == nil && optional {
 		err = d.checkDeliverable(p.in.req)
 	}
-	if err != nil {
-		p.decline(&d.item, optional, err)
-	} else if d.item.Outcome == "" {
+	switch {
+	case err != nil:
+		p.decline(d.item, optional, err)
+	case d.item.Outcome == "" && d.edits.Changes() == 0:
+		d.item.Outcome = Present
+	case d.item.Outcome == "":
 		d.item.Outcome = Injected
-		if d.edits.Changes() == 0 {
-			d.item.Outcome = Present
-		}
 	}
 	if d.item.Outcome == Injected || d.item.Outcome == Present {
 		p.merge(d)
 	}
-	p.items = append(p.items, d.item)
+	p.items = append(p.items, c.item)
 }
 
 // decline sets the outcome of a candidate that failed. Unless it is optional, the container fails.
@@ -131,8 +127,10 @@ func (p *draft) merge(d *delta) {
 	p.host.Dirs = append(p.host.Dirs, d.host.Dirs...)
 	p.host.Sockets = append(p.host.Sockets, d.host.Sockets...)
 	p.host.SocketDirs = append(p.host.SocketDirs, d.host.SocketDirs...)
+	for _, name := range d.cdiDevices {
+		p.cdiDevices[name] = true
+	}
 	maps.Copy(p.specFiles, d.specFiles)
-	maps.Copy(p.cdiDevices, d.cdiDevices)
 	maps.Copy(p.variables, d.variables)
 	if d.view != nil {
 		p.mergeView(*d.view)

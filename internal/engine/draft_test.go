@@ -46,18 +46,18 @@ func TestFailedCandidateLeavesNothing(t *testing.T) {
 		return map[string]any{"edits": *p.edits.Edits(), "staging": p.host, "view": names, "spec files": len(p.specFiles),
 			"CDI devices": len(p.cdiDevices), "variables": len(p.variables)}
 	}
-	p.add(&candidate{item: Item{Request: "resource"}, resolve: func(d *delta) error {
+	p.add(candidate{item: Item{Request: "resource"}, resolve: func(d *delta) error {
 		d.view = newAttachmentEntry(&attachment.Attachment{Resource: "vendor.com/vf", Info: info}, placement{})
 		return nil
 	}})
 	var failure error
 	addNetwork := func() {
-		p.add(&candidate{item: Item{Request: "network", Optional: true}, resolve: func(d *delta) error {
+		p.add(candidate{item: Item{Request: "network", Optional: true}, resolve: func(d *delta) error {
 			d.view = newAttachmentEntry(&attachment.Attachment{Network: "ns/n", IfName: "net1", Info: info}, placement{})
 			d.host.Dirs = append(d.host.Dirs, edit.Dir{Path: "net/net1"})
-			put(&d.specFiles, "/etc/cdi/x.json", true)
-			put(&d.cdiDevices, "vendor.com/x=a", true)
-			put(&d.variables, "X", envSetting{"1", "vendor.com/x=a"})
+			putEntry(&d.specFiles, "/etc/cdi/x.json", true)
+			d.cdiDevices = append(d.cdiDevices, "vendor.com/x=a")
+			putEntry(&d.variables, "X", envSetting{"1", "vendor.com/x=a"})
 			return errors.Join(d.edits.AddEnv(&edit.Env{Name: "X", Value: "1"}), failure)
 		}})
 	}

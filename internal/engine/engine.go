@@ -41,8 +41,9 @@ func New(host hostfs.Root, cfg *config.Config, opts Options) (*Engine, error) {
 	} else if e.policy, err = cfg.CompilePolicy(opts.ConfigName); err != nil {
 		return nil, err
 	}
-	registry := cdi.Options{Root: host.Dir(), SpecDirs: opts.SpecDirs, Extensions: cfg.CDI.Extensions, DisableWatch: opts.Once}
-	if e.registry, err = cdi.NewCache(registry); err != nil {
+	e.registry, err = cdi.NewCache(cdi.Options{Root: host.Dir(), SpecDirs: opts.SpecDirs,
+		Extensions: cfg.CDI.Extensions, DisableWatch: opts.Once})
+	if err != nil {
 		return nil, err
 	}
 	e.attachments, err = attachment.New(host, attachment.Options{
@@ -82,7 +83,8 @@ func (e *Engine) prefetch() {
 		return // the only container reads the directories that it needs
 	}
 	_ = deadline.Within(prefetchTimeout, func() error {
-		e.roots.prefetch(func() { e.registry.Snapshot() })
+		e.registry.Snapshot()
+		e.roots.prefetch()
 		return nil
 	})
 }
@@ -141,7 +143,7 @@ func (e *Engine) resolve(p *draft) bool {
 	if e.opts.Once {
 		in.cdi.names = in.cdiNames()
 	}
-	p.addFrom(passedDevices, annotatedDevices, injectorRequests, networks, allocatedDevices, hooks)
+	p.addFrom(addPassedDevices, addAnnotatedDevices, addInjectorRequests, addNetworks, addAllocatedDevices, addHooks)
 	if len(p.errs) == 0 && (len(p.view) > 0 || in.expectsHotplug()) {
 		p.fail(p.addView())
 	}
@@ -169,7 +171,9 @@ func (e *Engine) ResolveRunning(ctx context.Context, req *Request) (*Plan, error
 	in := newInputs(ctx, e, req)
 	in.running = true
 	p := newDraft(in)
-	if err := in.findAllAttachments(p.addUnchecked); err != nil {
+	q := query(req)
+	q.Unread = p.addUnchecked
+	if err := in.find(q); err != nil {
 		return nil, err
 	}
 	if _, err := e.host.Stat(e.cfg.DeviceInfo.CNIDir); err != nil && !hasOnlyClaims(req) {
@@ -179,7 +183,7 @@ func (e *Engine) ResolveRunning(ctx context.Context, req *Request) (*Plan, error
 	if err := in.parseAnnotations(); err != nil {
 		return nil, err
 	}
-	p.addFrom(annotatedDevices, networks, allocatedDevices)
+	p.addFrom(addAnnotatedDevices, addNetworks, addAllocatedDevices)
 	if len(p.errs) == 0 {
 		_, err := p.addViewFile()
 		p.fail(err)
@@ -212,7 +216,8 @@ const defaultNetwork = "v1.multus-cni.io/default-network"
 // a rule could grant. It reads no file: if none can be read, such a pod must not be created
 // without its devices.
 func (e *Engine) MayRequest(annotations map[string]string) bool {
-	return e.isAnnotated(annotations) || annotations[attachment.NetworksAnnotation] != "" || annotations[defaultNetwork] != ""
+	return e.isAnnotated(annotations) || annotations[attachment.NetworksAnnotation] != "" ||
+		annotations[defaultNetwork] != ""
 }
 
 // MetadataFiles returns the host paths of the files in which drivers describe the container's claims,

@@ -28,13 +28,13 @@ func matchingHooks(all []*ocihook.Hook, req *Request) []*ocihook.Hook {
 	return ocihook.Matching(all, c)
 }
 
-// hooks lists the hooks that match the container.
-func hooks(in *inputs) (list []candidate, _ error) {
+// addHooks adds the hooks that match the container.
+func addHooks(in *inputs, add func(candidate)) error {
 	for _, h := range in.hooks {
 		item := Item{Kind: KindHook, Name: h.Name, Request: "hook " + strconv.Quote(h.Name), From: h.File, File: h.File}
-		list = append(list, candidate{item: item, resolve: func(d *delta) error { return resolveHook(in, d, h) }})
+		add(candidate{item: item, resolve: func(d *delta) error { return resolveHook(in, d, h) }})
 	}
-	return list, nil
+	return nil
 }
 
 // resolveHook adds a hook that policy grants. A hook whose annotation conditions match the pod is an
@@ -63,7 +63,8 @@ func resolveHook(in *inputs, d *delta, h *ocihook.Hook) error {
 	origin := edit.Origin{Source: edit.HooksDir, Request: d.item.Request, File: h.File, Rule: grant.Rule}
 	for i, stage := range h.Stages {
 		origin.Field = "stages[" + strconv.Itoa(i) + "]"
-		d.edits.AddHook(&edit.Hook{Stage: edit.Stage(stage), Path: h.Path, Args: h.Args, Env: h.Env, Timeout: h.Timeout, Origin: origin})
+		d.edits.AddHook(&edit.Hook{Stage: edit.Stage(stage), Path: h.Path, Args: h.Args, Env: h.Env,
+			Timeout: h.Timeout, Origin: origin})
 	}
 	return nil
 }
@@ -77,8 +78,8 @@ func hasBindMounts(req *Request) bool {
 	})
 }
 
-// isImplied reports whether the runtime or the kubelet added a mount. The destination alone does not show that: the pod's
-// author can mount a path of the host at any of them.
+// isImplied reports whether the runtime or the kubelet added a mount. The destination alone does not show that: the
+// pod's author can mount a path of the host at any destination.
 func isImplied(req *Request, m *edit.Mount) bool {
 	source := strings.Split(path.Clean(m.Source), "/")
 	isOf := func(id string) bool { return id != "" && slices.Contains(source, id) }

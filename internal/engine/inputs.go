@@ -70,13 +70,7 @@ func (in *inputs) findAttachments(requested, mayRequest bool, unread func(error)
 	return in.find(q)
 }
 
-// findAllAttachments finds the attachments of a running container, also those that no rule grants.
-func (in *inputs) findAllAttachments(unread func(error)) error {
-	q := query(in.req)
-	q.Unread = unread
-	return in.find(q)
-}
-
+// find finds the attachments of a query.
 func (in *inputs) find(q attachment.Query) (err error) {
 	in.search = in.finder.Search(in.ctx, q)
 	in.attached, in.allocated, err = in.search.Find()
@@ -150,7 +144,8 @@ func (in *inputs) hasSocket(at socketPath) bool {
 // or the runtime.
 func (in *inputs) hasNode(n sysfs.Node) bool {
 	return slices.ContainsFunc(in.req.Have.Devices, func(d edit.Device) bool {
-		return edit.SameContainerPath(d.Path, n.Path) && d.Type == "c" && d.Major == int64(n.Major) && d.Minor == int64(n.Minor)
+		return edit.SameContainerPath(d.Path, n.Path) && d.Type == "c" &&
+			d.Major == int64(n.Major) && d.Minor == int64(n.Minor)
 	})
 }
 

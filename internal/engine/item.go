@@ -15,10 +15,10 @@ import (
 // Item is one request and its outcome.
 type Item struct {
 	Kind      RequestKind `json:"kind"`
-	Name      string      `json:"name"`                // of a CDI device, network, resource, hook, or path of a node or mount
+	Name      string      `json:"name"`                // of a device, network, resource or hook; path of a node or mount
 	Interface string      `json:"interface,omitempty"` // of a network, in the pod
-	Device    string      `json:"device,omitempty"`    // one device of a resource: the device plugin's ID; of a claim: its name
-	Request   string      `json:"request"`             // Kind and Name as messages show them; the same as in the origins of its edits
+	Device    string      `json:"device,omitempty"`    // of a resource: ID of the device plugin; of a claim: name
+	Request   string      `json:"request"`             // Kind and Name in messages, and in the origins of its edits
 	From      string      `json:"from"`                // annotation key, or device-info file
 	File      string      `json:"file,omitempty"`      // the file that describes it
 	Rule      string      `json:"rule,omitempty"`      // the policy rule that granted it
@@ -29,17 +29,17 @@ type Item struct {
 	Audit  string         `json:"audit,omitempty"` // the texts of Audits
 	Notes  []string       `json:"notes,omitempty"` // remarks for the user
 	Err    error          `json:"-"`               // why it was not injected
-	Audits []error        `json:"-"`               // what mode enforce would refuse
+	Audits []error        `json:"-"`               // the refusals of mode enforce
 
-	Optional bool `json:"-"` // the annotation says so
-	// Asked is what policy decided on, at most MaxAsked things, in the order of the decisions.
+	Optional bool `json:"-"` // by the annotation
+	// Asked are the things that policy decided on, at most MaxAsked, in the order of the decisions.
 	Asked []policy.Asked `json:"-"`
 }
 
-// MaxAsked bounds Asked: one request can be for every device of a kind.
+// MaxAsked bounds Item.Asked: one request can be for every device of a kind.
 const MaxAsked = 256
 
-// RequestKind is what a request is for.
+// RequestKind is the kind of thing that is requested.
 type RequestKind string
 
 // The kinds.
@@ -110,14 +110,14 @@ func (it *Item) addAudit(err error) {
 	it.Audit += err.Error()
 }
 
-// addAsked adds what policy decided on, once.
+// addAsked adds a thing that policy decided on, once.
 func (it *Item) addAsked(asked policy.Asked) {
 	if asked.List != "" && len(it.Asked) < MaxAsked && !slices.Contains(it.Asked, asked) {
 		it.Asked = append(it.Asked, asked)
 	}
 }
 
-// noteGrant records what policy granted, and the refusal that a grant of audit mode overrides.
+// noteGrant records a grant of policy, and the refusal that a grant of audit mode overrides.
 func (it *Item) noteGrant(g policy.Grant) {
 	it.addAsked(g.Asked)
 	if g.Audited && it.Audit == "" && g.Refusal != nil {

@@ -22,8 +22,8 @@ type Plan struct {
 	Unchecked []error
 }
 
-// DropGroups removes the additional groups for which reason returns a text, and adds the text to the notes of the requests.
-// It is for an adapter that cannot deliver groups.
+// DropGroups removes the additional groups for which reason returns a text, and adds the text to the notes of the
+// requests. It is for an adapter that cannot deliver groups.
 func (p *Plan) DropGroups(reason func(set *edit.Set, g *edit.GID) string) {
 	var kept []edit.GID
 	for i := range p.Set.GIDs {

@@ -26,7 +26,7 @@ type Request struct {
 	Labels, Annotations    map[string]string // of the pod
 	User                   *User             // nil if unknown
 	UserNS                 *UserNS           // nil if it is the host's
-	Have                   edit.Existing     // what the container has without Jackfield
+	Have                   edit.Existing     // of the container without Jackfield
 	HostIPC                bool              // the pod shares the host's IPC namespace
 	Args                   []string          // of its process
 	ContainerAnnotations   map[string]string // its own, in addition to the pod's
@@ -35,8 +35,8 @@ type Request struct {
 	// Origin.Request), or nil. It is nil for an adapter that delivers everything. It is called
 	// for optional requests, which are then skipped; for required ones the adapter itself fails.
 	CanDeliver func(set *edit.Set, request string) error
-	// FromManifest is set where Explain is asked about a manifest, which does not have the variables that the kubelet adds. Where there is no kubelet
-	// to ask either, Explain does not check resources. Without a sandbox it does not check the networks that an annotation lists.
+	// FromManifest is set for an Explain of a manifest, which does not have the variables that the kubelet adds. Without
+	// a kubelet, Explain does not check resources. Without a sandbox, it does not check the networks of an annotation.
 	FromManifest bool
 	// HasSocket reports whether a running container has a socket of the host, by its root,
 	// symlinks resolved, and the path below it; nil for none. A running container keeps what it
@@ -70,8 +70,9 @@ func (r *Request) MarkRuntimeMounts() {
 
 // Subject returns the request's container as the subject of policy.
 func Subject(req *Request) policy.Subject {
-	return policy.Subject{Namespace: req.Namespace, Pod: req.Pod, Container: req.Container, Labels: req.Labels,
-		RuntimeHandler: req.RuntimeHandler, LabelsUnknown: req.LabelsUnknown, HandlerUnknown: req.HandlerUnknown, Image: req.Image}
+	return policy.Subject{Namespace: req.Namespace, Pod: req.Pod, Container: req.Container, Image: req.Image,
+		Labels: req.Labels, LabelsUnknown: req.LabelsUnknown,
+		RuntimeHandler: req.RuntimeHandler, HandlerUnknown: req.HandlerUnknown}
 }
 
 // query returns the request's container as a query for its attachments.

@@ -12,15 +12,16 @@ import (
 
 // runtimeFileSystems are the destinations at which containerd and CRI-O mount a file system of their own, and no bind
 // mount, into containers (OCI Runtime Specification, "Default Filesystems").
-var runtimeFileSystems = []string{"/dev", "/dev/mqueue", "/dev/pts", "/dev/shm", "/proc", "/run", "/sys", "/sys/fs/cgroup", "/tmp", "/var/tmp"}
+var runtimeFileSystems = []string{"/dev", "/dev/mqueue", "/dev/pts", "/dev/shm", "/proc", "/run", "/sys",
+	"/sys/fs/cgroup", "/tmp", "/var/tmp"}
 
 // runtimeFiles are the destinations of the runtimes' bind mounts.
 var runtimeFiles = []string{"/dev/shm", "/etc/hostname", "/etc/hosts", "/etc/resolv.conf", "/run/.containerenv"}
 
-// isRuntimeMount reports whether the runtime made a mount of its own accord. Its files are in a directory named for the
-// sandbox or the container. Containers of one pod can share those of another sandbox: containerd has them below
-// io.containerd.grpc.v1.cri/sandboxes, CRI-O below overlay-containers. A pod's author who mounts such a path there loses
-// only that mount, to a device that the pod requests.
+// isRuntimeMount reports whether the runtime added a mount that nobody requested. Its files are in a directory named
+// for the sandbox or the container. Containers of one pod can share the files of another sandbox: containerd has them
+// below io.containerd.grpc.v1.cri/sandboxes, CRI-O below overlay-containers. A pod's author who mounts such a path
+// there loses only that mount, to a device that the pod requests.
 func isRuntimeMount(req *Request, m *edit.Mount) bool {
 	if !mountopt.IsBind(m.Type, m.Options) {
 		return slices.Contains(runtimeFileSystems, edit.Clean(m.Destination))
@@ -32,8 +33,8 @@ func isRuntimeMount(req *Request, m *edit.Mount) bool {
 	if m.Source == "/dev/shm" && destination == "/dev/shm" { // of a pod that shares the host's IPC namespace
 		return true
 	}
-	return slices.Contains(runtimeFiles, destination) &&
-		(strings.Contains(m.Source, "/io.containerd.grpc.v1.cri/sandboxes/") || strings.Contains(m.Source, "/overlay-containers/"))
+	return slices.Contains(runtimeFiles, destination) && (strings.Contains(m.Source, "/overlay-containers/") ||
+		strings.Contains(m.Source, "/io.containerd.grpc.v1.cri/sandboxes/"))
 }
 
 // hasDirectory reports whether a component of a path is name, which may be "".

@@ -15,8 +15,8 @@ import (
 	"github.com/jackfield/jackfield/internal/edit"
 )
 
-// A granted socket reaches the container by one of two methods. Staged sockets are bound in the staging directory, which
-// the container has at ContainerDir, so that they can be replaced while the container runs. Otherwise the runtime
+// A granted socket reaches the container by one of two methods. Staged sockets are bound in the staging directory,
+// which the container has at ContainerDir, so that they can be replaced while the container runs. Otherwise the runtime
 // binds them: with their directory, or alone. By either method, a socket is also at its own path where a mount there
 // hides nothing.
 
@@ -96,7 +96,8 @@ func bindInSharedDir(d *delta, s *socket, shared string) error {
 	}
 	if dir := &merged.SocketDirs[at]; dir.Root != s.at.canonical || dir.Rel != path.Dir(s.at.rel) {
 		s.placed.ownPath = ""
-		s.placed.addNote("the socket is not at its own path " + s.ownPath + ": the container creates sockets of its own in that directory")
+		s.placed.addNote("the socket is not at its own path " + s.ownPath +
+			": the container creates sockets of its own in that directory")
 	}
 	return nil
 }
@@ -151,7 +152,8 @@ func bindHostSocket(in *inputs, d *delta, s *socket, held edit.Socket) error {
 	d.host.Dirs = append(d.host.Dirs, edit.Dir{Path: s.dir})
 	d.host.Sockets = append(d.host.Sockets, held)
 	err := bindTwice(in, d, s, path.Join(s.at.canonical, s.at.rel), relative, s.ownPath, "ro")
-	s.placed.addNote("the socket is mounted without its directory, " + reason + ": the container loses it when the host re-creates it")
+	s.placed.addNote("the socket is mounted without its directory, " + reason +
+		": the container loses it when the host re-creates it")
 	return err
 }
 

@@ -31,8 +31,8 @@ func grantSocket(in *inputs, d *delta, s *socket) error {
 	return nil
 }
 
-// checkPortOwner refuses the socket of another attachment's port. Open vSwitch creates the sockets of all tenants in one
-// directory, which a rule may grant as a whole, and names each after its port.
+// checkPortOwner refuses the socket of another attachment's port. Open vSwitch creates the sockets of all tenants in
+// one directory, which a rule can grant as a whole, and names each after its port.
 func checkPortOwner(in *inputs, s *socket) error {
 	own := name.Port(in.req.SandboxID, s.attachment.IfName)
 	file := path.Base(s.at.rel)

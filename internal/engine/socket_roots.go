@@ -4,6 +4,7 @@ package engine
 
 import (
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -41,20 +42,12 @@ func newSocketRoots(host hostfs.Root, cfg *config.Config, opts *Options) *socket
 	return r
 }
 
-// prefetch resolves all roots, and runs other work meanwhile.
-func (r *socketRoots) prefetch(others ...func()) {
+// prefetch resolves all roots.
+func (r *socketRoots) prefetch() {
 	r.varRunIsRun()
-	var work sync.WaitGroup
-	for _, root := range r.list {
-		work.Go(func() { _, _ = root.resolve(r.host) })
+	for _, root := range slices.AppendSeq(slices.Clone(r.list), maps.Values(r.named)) {
+		_, _ = root.resolve(r.host)
 	}
-	for _, root := range r.named {
-		work.Go(func() { _, _ = root.resolve(r.host) })
-	}
-	for _, f := range others {
-		work.Go(f)
-	}
-	work.Wait()
 }
 
 // locate returns the root and path of a named socket or, without a name, the configured root that a path lies below: as
@@ -64,7 +57,8 @@ func (r *socketRoots) locate(name, file string) (socketPath, error) {
 		return r.locateNamed(r.named[name], file)
 	}
 	if path.Clean(file) != file || !path.IsAbs(file) {
-		return socketPath{}, fmt.Errorf("invalid value %q: must be a clean absolute path: %w", file, errdefs.ErrInvalidArgument)
+		return socketPath{}, fmt.Errorf("invalid value %q: must be a clean absolute path: %w",
+			file, errdefs.ErrInvalidArgument)
 	}
 	if len(file) > hostfs.MaxSocketPath {
 		return socketPath{}, fmt.Errorf("%q has %d bytes; the path of a UNIX socket has at most %d: %w",
@@ -93,7 +87,8 @@ func (r *socketRoots) locate(name, file string) (socketPath, error) {
 	if missing != nil {
 		return socketPath{}, missing
 	}
-	return socketPath{}, fmt.Errorf("%q lies below none of the socket roots (%s); if it is right, add its directory to sockets.roots in %s: %w",
+	return socketPath{}, fmt.Errorf("%q lies below none of the socket roots (%s); "+
+		"if it is right, add its directory to sockets.roots in %s: %w",
 		file, strings.Join(names, ", "), r.opts.ConfigName, errdefs.ErrPermissionDenied)
 }
 

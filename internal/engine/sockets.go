@@ -106,14 +106,17 @@ func newNamedSocket(in *inputs, name string) (*socket, error) {
 	}
 	return &socket{name: name, subject: in.subject, path: named.Path, ownPath: named.At, dir: path.Join("named", name),
 		origin:  edit.Origin{Source: edit.Attachment, File: in.opts.ConfigName, Field: "sockets.named." + name + ".path"},
-		creator: config.SideHost, onHost: true, await: named.Create == config.SocketWait, dirDenied: "which its name does not grant",
-		missingHint: "its server has not created this socket yet: start the server, or have containers wait with create: wait"}, nil
+		creator: config.SideHost, onHost: true, await: named.Create == config.SocketWait,
+		dirDenied: "which its name does not grant",
+		missingHint: "its server has not created this socket yet: " +
+			"start the server, or have containers wait with create: wait"}, nil
 }
 
 // unknownSocketError is for a name that the configuration does not have. It checks policy first, so that tenants cannot
 // probe for sockets of the node. A running container keeps a socket whose name was removed.
 func unknownSocketError(in *inputs, name string) error {
-	if _, refused := in.policy.NamedSocket(in.subject, name, policy.SocketPath{}); refused != nil && !in.opts.ForAdministrator {
+	_, refused := in.policy.NamedSocket(in.subject, name, policy.SocketPath{})
+	if refused != nil && !in.opts.ForAdministrator {
 		return refused
 	}
 	names := slices.Sorted(maps.Keys(in.cfg.Sockets.Named))
@@ -215,10 +218,12 @@ func checkContainerPath(in *inputs, d *delta, s *socket) error {
 	switch {
 	case covered:
 	case in.req.FromManifest && s.isOfClaim():
-		d.addNotes("the claim's driver has to have the runtime mount the directory of the socket (CDI), which a manifest does not show")
+		d.addNotes("the claim's driver has to have the runtime mount the directory of the socket (CDI), " +
+			"which a manifest does not show")
 	default:
-		return s.fieldError(fmt.Errorf("dialect %q says %q is a path in the container, but the container has no mount there; "+
-			"mount its directory, or choose another dialect: %w", s.dialect, s.path, errdefs.ErrFailedPrecondition))
+		return s.fieldError(fmt.Errorf("dialect %q says %q is a path in the container, "+
+			"but the container has no mount there; mount its directory, or choose another dialect: %w",
+			s.dialect, s.path, errdefs.ErrFailedPrecondition))
 	}
 	s.placed.path, s.placed.ownPath = s.path, s.path
 	return nil

@@ -81,8 +81,8 @@ func newAttachmentEntry(a *attachment.Attachment, at placement) *viewEntry {
 	n := interfaceInfo(a)
 	v := &viewEntry{address: deviceAddress(a.Info), element: devices.Device{
 		Name: a.Network, Interface: a.IfName, IPs: n.IPs, Gateway: n.Gateway, MAC: n.MAC, MTU: n.MTU, DNS: n.DNS,
-		Jackfield: devices.Extension{Resource: a.Resource, DeviceID: a.DeviceID, CreatedBy: string(at.creator), OwnPath: at.ownPath,
-			Note: at.note, Queues: n.Queues, Bandwidth: n.Bandwidth, Labels: n.Labels},
+		Jackfield: devices.Extension{Resource: a.Resource, DeviceID: a.DeviceID, CreatedBy: string(at.creator),
+			OwnPath: at.ownPath, Note: at.note, Queues: n.Queues, Bandwidth: n.Bandwidth, Labels: n.Labels},
 	}}
 	e := &v.element
 	if a.IfName != "" {
