@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package dircheck knows which directories are unresponsive: those on a network file system whose
-// server is gone, or on a FUSE whose process hangs.
+// Package dircheck detects unresponsive directories: directories on a network file system whose
+// server is gone, or on a FUSE file system whose process hangs.
 //
-// Invariant: no caller waits for a directory. Each directory has at most one check under way, and
-// a check that hung shows by its end that the directory answers again.
+// Invariant: no caller waits for a directory. Each directory has at most one check in progress. A
+// hanging check that ends shows that the directory responds again.
 package dircheck
 
 import (
@@ -21,7 +21,7 @@ import (
 const (
 	// checkInterval is the time between two checks of a directory.
 	checkInterval = 5 * time.Second
-	// unresponsiveAfter is how long a check may take before the directory counts as
+	// unresponsiveAfter is the duration of a check after which the directory counts as
 	// unresponsive.
 	unresponsiveAfter = time.Second
 )
@@ -29,11 +29,11 @@ const (
 // Directory is a directory of the host.
 type Directory struct {
 	Path  string
-	Use   string    // its purpose, for people
-	Since time.Time // when it became unresponsive; zero while it answers
+	Use   string    // its purpose, for messages
+	Since time.Time // when it became unresponsive; zero while it responds
 }
 
-// fault says why the directory must not be waited for.
+// fault returns the reason why callers must not wait for the directory.
 func (d Directory) fault() string {
 	return fmt.Sprintf("directory %s (%s) has been unresponsive since %s; check the file system mounted there", d.Path,
 		d.Use, d.Since.UTC().Format(time.TimeOnly+"Z"))
@@ -45,11 +45,11 @@ type Checker struct {
 	report func(Directory, time.Duration)
 	quit   chan struct{}
 
-	reporting sync.Mutex // locked before mu, during a change and its report: reports come in the order of changes
+	reporting sync.Mutex // held before mu, during a change and its report, so that reports are in the order of changes
 
 	mu      sync.Mutex
 	current []*checked          // in the order of Replace
-	byPath  map[string]*checked // earlier ones, too: a check of them may be under way
+	byPath  map[string]*checked // includes removed ones, whose check may be in progress
 }
 
 // checked is one directory. Checker.mu guards it.
@@ -58,8 +58,8 @@ type checked struct {
 	checking bool
 }
 
-// New returns a checker that has no directories. It calls report for a directory that became
-// unresponsive, and then, with the time that it was, for one that answers again.
+// New returns a checker without directories. It calls report for a directory that became
+// unresponsive, and again, with the duration, when the directory responds.
 func New(host hostfs.Root, report func(d Directory, was time.Duration)) *Checker {
 	c := &Checker{host: host, report: report, quit: make(chan struct{}), byPath: make(map[string]*checked)}
 	go c.run()
@@ -69,7 +69,7 @@ func New(host hostfs.Root, report func(d Directory, was time.Duration)) *Checker
 // Close ends the checks.
 func (c *Checker) Close() { close(c.quit) }
 
-// Replace checks these directories from now on.
+// Replace replaces the checked directories.
 func (c *Checker) Replace(dirs []Directory) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -98,7 +98,7 @@ func (c *Checker) run() {
 	}
 }
 
-// checkAll begins a check of each directory that has none under way. The lock is held.
+// checkAll begins a check of each directory that has none in progress. The caller holds the lock.
 func (c *Checker) checkAll() {
 	for _, d := range c.current {
 		if d.checking {
@@ -108,7 +108,7 @@ func (c *Checker) checkAll() {
 		began, path := time.Now(), d.Path
 		late := time.AfterFunc(unresponsiveAfter, func() { c.markUnresponsive(d, began) })
 		go func() {
-			_, _ = c.host.Stat(path) // an error is an answer, too
+			_, _ = c.host.Stat(path) // an error is a response as well
 			late.Stop()
 			c.markResponsive(d)
 		}()
@@ -143,8 +143,8 @@ func (c *Checker) markResponsive(d *checked) {
 	}
 }
 
-// Check returns why the directory must not be waited for, nil while it answers. The error is an
-// errdefs.ErrUnavailable.
+// Check returns the reason why callers must not wait for the directory, or nil while it responds.
+// The error is an errdefs.ErrUnavailable.
 func (c *Checker) Check(path string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package filewatch notices that one file has changed, wherever the file is: also on a remote file system,
-// and behind a symlink to another directory.
+// Package filewatch detects changes of one file, even on a remote file system or behind a symlink
+// to another directory. inotify reports neither, so it polls.
 //
-// Invariant: a change is reported once the file has stayed the same for pollInterval, so that no half
-// of a write is read.
+// Invariant: a change is reported once the file has been stable for pollInterval, so that no
+// partial write is read.
 package filewatch
 
 import (
@@ -18,9 +18,9 @@ import (
 )
 
 const (
-	// pollInterval is how often the file is checked.
+	// pollInterval is the time between two checks of the file.
 	pollInterval = 500 * time.Millisecond
-	// closeTimeout is how long Close waits for the watch.
+	// closeTimeout bounds the time that Close waits for the watch.
 	closeTimeout = time.Second
 )
 
@@ -30,8 +30,8 @@ type Watch struct {
 	done   chan struct{}
 }
 
-// Start calls changed for the file that is there, and whenever it has changed or is removed. The file need
-// not exist.
+// Start calls changed for the current file, and whenever the file has changed or is removed. The
+// file need not exist.
 func Start(host hostfs.Root, file string, changed func()) *Watch {
 	ctx, cancel := context.WithCancel(context.Background())
 	w := &Watch{cancel: cancel, done: make(chan struct{})}
@@ -42,7 +42,7 @@ func Start(host hostfs.Root, file string, changed func()) *Watch {
 	return w
 }
 
-// Close ends the watch, which may be nil. A watch that hangs on the file system ends with the
+// Close ends the watch, which can be nil. A watch that hangs on the file system ends with the
 // process.
 func (w *Watch) Close() {
 	if w == nil {
@@ -69,7 +69,8 @@ func pollFile(ctx context.Context, host hostfs.Root, file string, changed func()
 	}
 }
 
-// statOf returns the stat of a file without what reading it changes, zero where there is no file.
+// statOf returns the stat of a file without the fields that reading changes. It is zero for a
+// missing file.
 func statOf(host hostfs.Root, file string) unix.Stat_t {
 	st, _ := host.Stat(file)
 	st.Atim = unix.Timespec{}

@@ -14,12 +14,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// DescriptorPath returns a path to the file of a descriptor, for system calls that accept no
-// O_PATH descriptor. It leads to this very file, whatever its name leads to by now.
+// DescriptorPath returns a path to the file of a descriptor, for system calls that do not accept
+// O_PATH descriptors. It refers to this file even if the file's name was reused.
 func DescriptorPath(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
 
-// SocketAddress returns an address for a socket at a path of this process, which can be too long for one:
-// then it is below the directory's descriptor, which done closes.
+// SocketAddress returns an address for a socket at a path of this process. A path that is too long
+// for an address becomes a path below the directory's descriptor, which done closes.
 func SocketAddress(path string) (address string, done func(), err error) {
 	if len(path) <= MaxSocketPath {
 		return path, func() {}, nil
@@ -41,8 +41,8 @@ func Flock(fd, how int) error {
 	}
 }
 
-// LockWithin takes the exclusive lock of a descriptor, and waits for it at most so long. If another process then still
-// has the lock, the error is unix.EWOULDBLOCK.
+// LockWithin takes the exclusive lock of a descriptor, waiting for at most the given time. If
+// another process still holds the lock, the error is unix.EWOULDBLOCK.
 func LockWithin(fd int, wait time.Duration) error {
 	for end := time.Now().Add(wait); ; time.Sleep(2 * time.Millisecond) {
 		if err := Flock(fd, unix.LOCK_EX|unix.LOCK_NB); !errors.Is(err, unix.EWOULDBLOCK) || time.Now().After(end) {
@@ -53,7 +53,7 @@ func LockWithin(fd int, wait time.Duration) error {
 
 const selinuxXattr = "security.selinux"
 
-// SELinuxLabel returns the label of the file of a descriptor, "" where it has none.
+// SELinuxLabel returns the label of a descriptor's file, or "".
 func SELinuxLabel(fd int) string {
 	label := make([]byte, 256)
 	n, err := unix.Getxattr(DescriptorPath(fd), selinuxXattr, label)
@@ -63,13 +63,13 @@ func SELinuxLabel(fd int) string {
 	return string(bytes.TrimRight(label[:n], "\x00"))
 }
 
-// SELinuxEnabled reports whether SELinux is on.
+// SELinuxEnabled reports whether SELinux is enabled.
 func SELinuxEnabled() bool {
 	_, err := os.Stat("/sys/fs/selinux/enforce")
 	return err == nil
 }
 
-// SetSELinuxLabel sets the label of the file of a descriptor, unless it has that label already.
+// SetSELinuxLabel sets the label of a descriptor's file, unless the file has that label already.
 func SetSELinuxLabel(fd int, label string) error {
 	if SELinuxLabel(fd) == label {
 		return nil

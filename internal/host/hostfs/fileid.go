@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// FileID identifies a file or a namespace while it exists. After its removal, a new file can have its number.
+// FileID identifies a file or a namespace while it exists. Later, a new file can reuse the number.
 type FileID struct {
 	Device uint64 `json:"device"`
 	Inode  uint64 `json:"inode"`

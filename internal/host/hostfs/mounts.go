@@ -21,8 +21,8 @@ type Mount struct {
 	Super  []string // options of the file system
 }
 
-// Mounts returns the mounts that this process sees, in the order in which they were made. The
-// last of several at one mount point is on top.
+// Mounts returns the mounts that this process sees, in the order of their creation. Of several
+// mounts at one point, the last one is on top.
 func Mounts() ([]Mount, error) {
 	data, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -31,17 +31,17 @@ func Mounts() ([]Mount, error) {
 	return ParseMounts(string(data)), nil
 }
 
-// FindMount returns the mount that a path of this process lies in, and the mount on the path itself,
-// nil for none.
+// FindMount returns the mount that contains a path of this process, and the mount on the path
+// itself, or nil.
 func FindMount(path string) (around Mount, on *Mount, err error) {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
-		path = real // as mountinfo has it
+		path = real // the spelling in mountinfo
 	}
 	mounts, err := Mounts()
 	for i := range mounts {
 		switch m := &mounts[i]; {
 		case m.Point == path:
-			on = m // the last of several is on top
+			on = m // the last one is on top
 		case (m.Point == "/" || strings.HasPrefix(path, m.Point+"/")) && len(m.Point) >= len(around.Point):
 			around = *m
 		}
@@ -68,8 +68,8 @@ func ParseMounts(mountinfo string) []Mount {
 	return mounts
 }
 
-// NewFileSystem returns a detached mount of a new file system, mount(8). The options are those of the
-// file system, flags and key=value. attributes are MOUNT_ATTR_* of mount_setattr(2).
+// NewFileSystem returns a detached mount of a new file system (mount(8)). options are the file
+// system's options, flags and key=value. attributes are MOUNT_ATTR_* of mount_setattr(2).
 func NewFileSystem(fsType, source string, options []string, attributes uint64) (tree int, err error) {
 	fs, err := unix.Fsopen(fsType, unix.FSOPEN_CLOEXEC)
 	if err != nil {

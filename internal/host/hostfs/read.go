@@ -15,13 +15,13 @@ import (
 )
 
 // ReadFile reads a regular file of at most max bytes. A directory, FIFO, socket, device or larger
-// file is errdefs.ErrInvalidArgument, at once.
+// file is an immediate errdefs.ErrInvalidArgument.
 func (r Root) ReadFile(hostPath string, max int64) ([]byte, error) {
 	return r.ReadFileIf(hostPath, max, func(*unix.Stat_t) error { return nil })
 }
 
-// ReadFileIf is [Root.ReadFile] with a check of the open file's stat, so that what was checked is
-// what is read. It returns the error of check unchanged.
+// ReadFileIf is [Root.ReadFile] with a check of the open file's stat, so that the checked file is
+// the file that is read. It returns the error of check unchanged.
 func (r Root) ReadFileIf(hostPath string, max int64, check func(*unix.Stat_t) error) ([]byte, error) {
 	fd, err := r.OpenFD(hostPath, unix.O_RDONLY)
 	if err != nil {
@@ -42,7 +42,7 @@ func (r Root) ReadFileIf(hostPath string, max int64, check func(*unix.Stat_t) er
 	return b, nil
 }
 
-// ReadRegular reads all of an open file under the rules of [Root.ReadFile].
+// ReadRegular reads an open file completely, with the checks of [Root.ReadFile].
 func ReadRegular(fd int, max int64) ([]byte, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
@@ -56,13 +56,13 @@ func ReadRegular(fd int, max int64) ([]byte, error) {
 		return nil, errdefs.ErrInvalidArgument.WithMessage(fmt.Sprintf("it has %d bytes, more than the %d allowed",
 			st.Size, max))
 	}
-	// sysfs and procfs report sizes that are not those of the content. A file can also grow after
-	// the check.
+	// sysfs and procfs report sizes that differ from the content, and a file can grow after the
+	// check.
 	return readAtMost(descriptor(fd), max, st.Size)
 }
 
-// descriptor reads a regular file. An os.File costs two system calls more, to find out that the
-// file cannot be waited for.
+// descriptor reads a regular file. An os.File would need two more system calls, to register with
+// the poller in vain.
 type descriptor int
 
 func (fd descriptor) Read(p []byte) (int, error) {
@@ -78,15 +78,14 @@ func (fd descriptor) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// ReadAtMost reads a stream to its end. More than max bytes are
-// errdefs.ErrInvalidArgument.
+// ReadAtMost reads a stream to its end. More than max bytes are errdefs.ErrInvalidArgument.
 func ReadAtMost(r io.Reader, max int64) ([]byte, error) { return readAtMost(r, max, 0) }
 
-// readAtMost is [ReadAtMost] of a stream that is expected to have size bytes.
+// readAtMost is [ReadAtMost] for a stream with an expected size.
 func readAtMost(r io.Reader, max, size int64) ([]byte, error) {
 	var data bytes.Buffer
-	data.Grow(int(size) + bytes.MinRead)              // room to notice the end
-	_, err := data.ReadFrom(io.LimitReader(r, max+1)) // one byte more than allowed, to notice a larger file
+	data.Grow(int(size) + bytes.MinRead)              // room to detect the end
+	_, err := data.ReadFrom(io.LimitReader(r, max+1)) // one more byte, to detect a larger file
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +95,7 @@ func readAtMost(r io.Reader, max, size int64) ([]byte, error) {
 	return data.Bytes(), nil
 }
 
-// ReadDir lists the names in a directory, sorted, at most max of them; more is
+// ReadDir lists the names in a directory, sorted. More than max names are
 // errdefs.ErrResourceExhausted.
 func (r Root) ReadDir(hostPath string, max int) ([]string, error) {
 	dir, err := r.Open(hostPath, unix.O_RDONLY|unix.O_DIRECTORY)

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Remove removes a file. Of a symlink it removes the link. A missing file is no error.
+// Remove removes a file, or a symlink itself. A missing file is no error.
 func (r Root) Remove(hostPath string) error {
 	dir, err := r.Open(path.Dir(hostPath), unix.O_PATH|unix.O_DIRECTORY)
 	if err == nil {
@@ -28,30 +28,31 @@ func (r Root) Remove(hostPath string) error {
 	return err
 }
 
-// RemoveTreeAt removes a file, or a directory with everything in it, from an open directory. A
-// missing name is no error. It never follows a symlink and never enters a mount: what is mounted
-// in the tree stays, and is an error.
+// RemoveTreeAt removes a file, or a directory with all its contents, from an open directory. A
+// missing name is no error. It never follows a symlink and never enters a mount: a mount in the
+// tree stays, and is an error.
 //
-// A container can nest directories without limit. So no descriptor is held for each level: a
-// directory that is not empty has its subdirectories moved up into the top directory, and is
-// removed. At most three directories are open at a time, and memory does not grow with the tree.
+// A container can nest directories without limit, so RemoveTreeAt cannot hold a descriptor for each
+// level. Instead it moves the subdirectories of a non-empty directory up into the top directory and
+// then removes the directory. At most three directories are open at a time, and memory use does not
+// depend on the tree.
 func RemoveTreeAt(dirfd int, name string) error {
 	return new(treeRemoval).removeEntry(dirfd, name)
 }
 
-// maxRemoved bounds the entries that one call removes: somebody who still makes files in the
-// tree could keep it busy for good.
+// maxRemoved bounds the entries that one call removes. Otherwise a process that keeps creating
+// files in the tree could keep it busy forever.
 const maxRemoved = 1 << 24
 
 // treeRemoval is one removal of a tree.
 type treeRemoval struct {
-	top     *os.File // the tree's directory, once it is open
+	top     *os.File // the tree's directory, once opened
 	removed int
 }
 
-// sweepDir goes once through the entries of the top directory or of one directly below it, and
-// removes them or moves them up. It reports whether the directory needs another sweep; an error
-// is of what nothing could be done about.
+// sweepDir goes once through the entries of the top directory, or of a directory directly below it,
+// and removes them or moves them up. more reports whether the directory needs another sweep. The
+// error concerns entries that cannot be removed.
 func (r *treeRemoval) sweepDir(dir *os.File) (more bool, err error) {
 	if _, err := dir.Seek(0, io.SeekStart); err != nil {
 		return false, err
@@ -79,13 +80,13 @@ func (r *treeRemoval) sweepDir(dir *os.File) (more bool, err error) {
 		}
 	}
 	if progress {
-		return true, nil // entries may have come, or been passed over, while others were removed
+		return true, nil // entries may have appeared or been skipped during the removal of others
 	}
 	return false, failed
 }
 
-// removeEntry removes the tree itself, an entry of its top directory, or one of a directory directly
-// below that; there, a directory that is not empty is moved up.
+// removeEntry removes the tree itself, an entry of its top directory, or an entry of a directory
+// directly below. On that last level, a non-empty directory is moved up.
 func (r *treeRemoval) removeEntry(dirfd int, name string) error {
 	err := unix.Unlinkat(dirfd, name, 0)
 	if err == nil || errors.Is(err, unix.ENOENT) {
@@ -100,7 +101,7 @@ func (r *treeRemoval) removeEntry(dirfd int, name string) error {
 			return err
 		}
 		if dirfd != int(r.top.Fd()) {
-			// Nobody can foresee the new name, so that nothing has it.
+			// The new name is unpredictable, so it is unused.
 			err := unix.Renameat(dirfd, name, int(r.top.Fd()), strconv.FormatUint(rand.Uint64(), 36))
 			if err != nil && !errors.Is(err, unix.ENOENT) {
 				return &os.PathError{Op: "rename", Path: name, Err: err}
@@ -135,8 +136,7 @@ func removeEmptyDir(dirfd int, name string) error {
 	return nil
 }
 
-// openForRemoval opens a directory whose entries are to be removed: no symlink, and nothing that
-// is mounted there.
+// openForRemoval opens a directory to remove its entries. A symlink or a mount point is an error.
 func openForRemoval(dirfd int, name string) (*os.File, error) {
 	fd, err := Openat2(dirfd, name, &unix.OpenHow{
 		Flags:   unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC | unix.O_NONBLOCK,

@@ -14,17 +14,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Root is the directory from which all host paths are taken. The zero value is
-// the host's own root.
+// Root is the directory to which all host paths are relative. The zero value is the host's own
+// root.
 type Root struct {
 	dir string // "" stands for "/"
 }
 
-// Host is the root of the machine itself.
+// Host returns the root of the machine itself.
 func Host() Root { return Root{} }
 
-// New makes dir the root of all host paths. It must be an existing directory;
-// symlinks in dir itself are resolved once, here.
+// New makes dir the root of all host paths. It must be an existing directory. Symlinks in dir
+// itself are resolved once, here.
 func New(dir string) (Root, error) {
 	abs, err := filepath.Abs(dir)
 	if err == nil {
@@ -45,7 +45,7 @@ func New(dir string) (Root, error) {
 	return Root{dir: abs}, nil
 }
 
-// Dir returns the root's directory on the machine, "/" in production.
+// Dir returns the root's directory on the machine; it is "/" in production.
 func (r Root) Dir() string {
 	if r.dir == "" {
 		return "/"
@@ -53,12 +53,12 @@ func (r Root) Dir() string {
 	return r.dir
 }
 
-// IsLive reports whether the root is that of the running system. Owners of files, and mounts, of any other
-// tree say nothing.
+// IsLive reports whether the root belongs to the running system. In any other tree, file owners and
+// mounts have no meaning.
 func (r Root) IsLive() bool { return r.dir == "" }
 
-// Path returns where hostPath lies on the machine, by its text alone: it resolves no symlink.
-// It is for messages and for passing a path to another program.
+// Path returns the machine's path of hostPath by its text alone: it resolves no symlink. It is
+// meant for messages, and for passing a path to another program.
 func (r Root) Path(hostPath string) string {
 	clean := filepath.Clean("/" + hostPath)
 	if r.dir == "" {
@@ -67,8 +67,8 @@ func (r Root) Path(hostPath string) string {
 	return filepath.Join(r.dir, clean)
 }
 
-// Open opens hostPath. Symlinks are followed, but stay inside the root; magic
-// links are refused. O_CLOEXEC is always set, and O_NONBLOCK where opening could wait.
+// Open opens hostPath. Symlinks are followed inside the root, magic links are refused. O_CLOEXEC is
+// always set, and O_NONBLOCK if opening could wait.
 func (r Root) Open(hostPath string, flags int) (*os.File, error) {
 	fd, err := r.OpenFD(hostPath, flags)
 	if err != nil {
@@ -118,7 +118,7 @@ func (r Root) StatNoSymlinks(hostPath string) (unix.Stat_t, error) {
 
 // OpenNoSymlinks opens a canonical path (see [Root.Resolve]) for a caller that closes the
 // descriptor with unix.Close. A symlink anywhere on the path is errdefs.ErrPermissionDenied.
-// O_CLOEXEC is always set, and O_NONBLOCK where opening could wait.
+// O_CLOEXEC is always set, and O_NONBLOCK if opening could wait.
 func (r Root) OpenNoSymlinks(hostPath string, flags int) (int, error) {
 	fd, err := r.open(hostPath, flags, unix.RESOLVE_NO_SYMLINKS)
 	if errors.Is(err, unix.ELOOP) {
@@ -127,12 +127,12 @@ func (r Root) OpenNoSymlinks(hostPath string, flags int) (int, error) {
 	return fd, PathError("open", hostPath, err)
 }
 
-// errSymlink says why a path is refused.
+// errSymlink is the error for a path with a symlink.
 var errSymlink = errdefs.ErrPermissionDenied.WithMessage("there is a symlink on the path, and none is followed there")
 
-// OpenBeneath opens rel below the directory dir. In dir symlinks are followed as
-// in [Root.Open]; in rel none is (RESOLVE_BENEATH, NO_SYMLINKS, NO_MAGICLINKS),
-// and ".." cannot leave dir. A symlink on the way is errdefs.ErrPermissionDenied.
+// OpenBeneath opens rel below the directory dir. In dir, symlinks are followed like in [Root.Open].
+// In rel, none is followed (RESOLVE_BENEATH, NO_SYMLINKS, NO_MAGICLINKS), and ".." cannot leave
+// dir. A symlink in rel is errdefs.ErrPermissionDenied.
 func (r Root) OpenBeneath(dir, rel string, flags int) (*os.File, error) {
 	d, err := r.OpenFD(dir, unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
@@ -170,10 +170,10 @@ func OpenatBeneath(dirfd int, rel string, flags int) (int, error) {
 	return -1, sentinel(err)
 }
 
-// Stat returns the stat of the file that hostPath leads to.
+// Stat returns the stat of the file at hostPath, following symlinks.
 func (r Root) Stat(hostPath string) (unix.Stat_t, error) { return r.stat(hostPath, 0) }
 
-// Lstat is Stat that does not follow a symlink in the last element.
+// Lstat is Stat without following a symlink in the last element.
 func (r Root) Lstat(hostPath string) (unix.Stat_t, error) { return r.stat(hostPath, unix.O_NOFOLLOW) }
 
 func (r Root) stat(hostPath string, flags int) (unix.Stat_t, error) {
@@ -197,7 +197,7 @@ func (r Root) stat(hostPath string, flags int) (unix.Stat_t, error) {
 	return st, PathError("stat", hostPath, err)
 }
 
-// Readlink returns the text of the symlink hostPath.
+// Readlink returns the target of the symlink hostPath.
 func (r Root) Readlink(hostPath string) (string, error) {
 	fd, err := r.open(hostPath, unix.O_PATH|unix.O_NOFOLLOW, 0)
 	if err != nil {
@@ -209,8 +209,7 @@ func (r Root) Readlink(hostPath string) (string, error) {
 	return string(buf[:max(n, 0)]), PathError("readlink", hostPath, err)
 }
 
-// Resolve returns the canonical host path of the file that hostPath leads to. Every symlink is
-// followed inside the root.
+// Resolve returns the canonical host path of hostPath. It follows every symlink inside the root.
 func (r Root) Resolve(hostPath string) (string, error) {
 	fd, err := r.open(hostPath, unix.O_PATH, 0)
 	if err != nil {
@@ -235,8 +234,8 @@ func (r Root) Resolve(hostPath string) (string, error) {
 	return rel, nil
 }
 
-// Canonical is [Root.Resolve] for a path that need not exist: the existing part is resolved, and
-// the rest appended by its text.
+// Canonical is [Root.Resolve] for a path that need not exist. It resolves the existing part, and
+// appends the rest unchanged.
 func (r Root) Canonical(hostPath string) string {
 	clean := filepath.Clean("/" + hostPath)
 	for dir, rest := clean, ""; ; {
@@ -250,8 +249,8 @@ func (r Root) Canonical(hostPath string) string {
 	}
 }
 
-// IsSameFile reports whether two host paths lead to one file. The names of abstract sockets are no
-// paths.
+// IsSameFile reports whether two host paths refer to the same file. Names of abstract sockets are
+// not paths.
 func (r Root) IsSameFile(a, b string) bool {
 	return a == b || filepath.IsAbs(a) && filepath.IsAbs(b) && r.Canonical(a) == r.Canonical(b)
 }
@@ -272,8 +271,8 @@ func CheckPath(p string) error {
 	return nil
 }
 
-// CheckID refuses an ID of a container or sandbox that is no safe file name, such as one that
-// leads out of its directory or begins with a dot.
+// CheckID rejects an ID of a container or sandbox that is unsafe as a file name, because it leaves
+// its directory or begins with a dot.
 func CheckID(id string) error {
 	if id != "" && len(id) <= 128 && id[0] != '.' && !strings.ContainsFunc(id, func(r rune) bool {
 		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' ||
@@ -285,7 +284,7 @@ func CheckID(id string) error {
 		"_ . and no dot first", id))
 }
 
-// WithoutPath returns an error without its path, for messages that name the path themselves.
+// WithoutPath returns an error without its path, for messages that contain the path anyway.
 func WithoutPath(err error) error {
 	var at *os.PathError
 	if errors.As(err, &at) {
@@ -294,7 +293,7 @@ func WithoutPath(err error) error {
 	return err
 }
 
-// IgnoreNotFound returns nil for an error that is errdefs.ErrNotFound, and other errors unchanged.
+// IgnoreNotFound returns nil for errdefs.ErrNotFound, and other errors unchanged.
 func IgnoreNotFound(err error) error {
 	if errdefs.IsNotFound(err) {
 		return nil
@@ -302,7 +301,7 @@ func IgnoreNotFound(err error) error {
 	return err
 }
 
-// Errno returns the errno in an error, EIO for an error without one, and 0 without an error.
+// Errno returns the errno of an error, EIO for an error without one, and 0 for nil.
 func Errno(err error) unix.Errno {
 	var no unix.Errno
 	if err != nil && !errors.As(err, &no) {
@@ -311,7 +310,7 @@ func Errno(err error) unix.Errno {
 	return no
 }
 
-// TypeName names the file type in a mode, for messages.
+// TypeName returns the name of a mode's file type, for messages.
 func TypeName(mode uint32) string {
 	names := map[uint32]string{
 		unix.S_IFREG: "regular file", unix.S_IFDIR: "directory", unix.S_IFLNK: "symlink", unix.S_IFIFO: "FIFO",
@@ -320,12 +319,14 @@ func TypeName(mode uint32) string {
 	return cmp.Or(names[mode&unix.S_IFMT], "file of unknown type")
 }
 
-// DeviceType returns the type of a device node or FIFO as CDI and OCI write it, "" for other files.
+// DeviceType returns the type of a device node or FIFO in CDI's and OCI's spelling, or "" for other
+// files.
 func DeviceType(mode uint32) string {
 	return map[uint32]string{unix.S_IFCHR: "c", unix.S_IFBLK: "b", unix.S_IFIFO: "p"}[mode&unix.S_IFMT]
 }
 
-// nonblock returns O_NONBLOCK where opening could wait. The kernel does not accept it with O_PATH.
+// nonblock returns O_NONBLOCK if opening could wait. The kernel does not accept it together with
+// O_PATH.
 func nonblock(flags int) int {
 	if flags&(unix.O_PATH|unix.O_DIRECTORY) != 0 {
 		return 0
@@ -333,8 +334,8 @@ func nonblock(flags int) int {
 	return unix.O_NONBLOCK
 }
 
-// Openat2 is openat2(2). It retries after EAGAIN, which means that a rename raced with the path
-// walk, and after EINTR.
+// Openat2 is openat2(2). It retries after EAGAIN, which reports a rename during the path walk, and
+// after EINTR.
 func Openat2(dirfd int, path string, how *unix.OpenHow) (int, error) {
 	for try := 0; ; try++ {
 		fd, err := unix.Openat2(dirfd, path, how)
@@ -353,7 +354,7 @@ func PathError(op, path string, err error) error {
 	return &os.PathError{Op: op, Path: path, Err: sentinel(err)}
 }
 
-// sentinel adds to an errno the errdefs sentinel that callers compare with.
+// sentinel adds to an errno the errdefs sentinel for callers.
 func sentinel(err error) error {
 	switch {
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
@@ -367,7 +368,7 @@ func sentinel(err error) error {
 	return err
 }
 
-// errnoError prints as the errno, and is both the errno and the sentinel for errors.Is.
+// errnoError prints the errno, and matches both the errno and the sentinel in errors.Is.
 type errnoError struct{ errno, sentinel error }
 
 func (e *errnoError) Error() string   { return e.errno.Error() }

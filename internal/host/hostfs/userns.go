@@ -12,17 +12,18 @@ import (
 
 // Outside describes the users outside of this process's user namespace.
 type Outside struct {
-	// Root is the uid in the parent namespace that uid 0 of the namespace is mapped to.
+	// Root is the uid in the parent namespace to which uid 0 of the namespace is mapped.
 	Root uint32
-	// Unmapped is the uid that the namespace shows for every user without a mapping. Root of
-	// the host is among them unless Root is 0.
+	// Unmapped is the uid that the namespace shows for every user without a mapping. Unless Root is
+	// 0, that includes root of the host.
 	Unmapped uint32
 }
 
-// UserNamespace reports whether this process is in a user namespace other than the host's, as
-// under rootless Podman, and describes the users outside of it; user_namespaces(7).
+// UserNamespace reports whether this process is in a user namespace other than the host's, like
+// under rootless Podman, and describes the users outside of it (user_namespaces(7)).
 func UserNamespace() (Outside, bool) {
-	mapped, _ := Host().ReadFile("/proc/self/uid_map", MaxIDMap) // none is as the host's own
+	// an unreadable file counts as the host's own namespace
+	mapped, _ := Host().ReadFile("/proc/self/uid_map", MaxIDMap)
 	root, inside := rootOutside(mapped)
 	if !inside {
 		return Outside{}, false
@@ -34,8 +35,8 @@ func UserNamespace() (Outside, bool) {
 	return Outside{Root: uint32(root), Unmapped: unmapped}, true
 }
 
-// overflowUID returns the uid that stands for every user without a mapping, proc_sys_kernel(5). The group is the same
-// unless an administrator changed one of them.
+// overflowUID returns the uid that stands for users without a mapping (proc_sys_kernel(5)). The
+// group is equal unless an administrator changed one of them.
 func overflowUID() uint32 {
 	text, err := Host().ReadFile("/proc/sys/kernel/overflowuid", 64)
 	if err != nil {
@@ -48,8 +49,8 @@ func overflowUID() uint32 {
 	return uint32(n)
 }
 
-// rootOutside parses a uid_map and returns what uid 0 is mapped to, -1 for nothing. inside is
-// false for the map of the host's own namespace, and for an empty or invalid map.
+// rootOutside parses a uid_map and returns the ID to which uid 0 is mapped, or -1. inside is false
+// for the map of the host's own namespace, and for an empty or invalid map.
 func rootOutside(mapped []byte) (root int64, inside bool) {
 	ranges, err := ParseIDMap(mapped)
 	if err != nil || len(ranges) == 0 || IsHostIDMap(ranges) {
@@ -61,12 +62,12 @@ func rootOutside(mapped []byte) (root int64, inside bool) {
 	return -1, true
 }
 
-// IDMap is a range of IDs in a user namespace: Size of them, from Inside on in the namespace and from
-// Outside on outside of it.
+// IDMap is a range of Size IDs in a user namespace. It begins with Inside in the namespace and with
+// Outside in the parent.
 type IDMap struct{ Inside, Outside, Size uint32 }
 
 const (
-	// MaxIDMap is more bytes than a uid_map can have: 340 lines of 33 (user_namespaces(7)).
+	// MaxIDMap exceeds the size of a uid_map: 340 lines of 33 bytes (user_namespaces(7)).
 	MaxIDMap      = 16 << 10
 	maxIDMapLines = 340
 )
@@ -82,7 +83,7 @@ func ParseIDMap(data []byte) ([]IDMap, error) {
 			v, err := strconv.ParseUint(field[i], 10, 32)
 			n[i], ok = uint32(v), err == nil
 		}
-		// A range cannot include the last ID, which is reserved.
+		// The last ID is reserved, so a range cannot contain it.
 		if !ok || n[2] == 0 || uint64(n[0])+uint64(n[2]) > 1<<32-1 || uint64(n[1])+uint64(n[2]) > 1<<32-1 {
 			return nil, fmt.Errorf("line %d: invalid value %.80q: must be three numbers: the first ID inside, the "+
 				"first outside, and how many: %w",
@@ -93,12 +94,12 @@ func ParseIDMap(data []byte) ([]IDMap, error) {
 	return out, nil
 }
 
-// IsHostIDMap reports whether a map is that of the host's own user namespace.
+// IsHostIDMap reports whether a map belongs to the host's own user namespace.
 func IsHostIDMap(ranges []IDMap) bool {
 	return len(ranges) == 1 && ranges[0] == IDMap{0, 0, 1<<32 - 1}
 }
 
-// IDOutside returns the ID outside that an ID of the namespace is; ok is false if it has none.
+// IDOutside returns the parent's ID for an ID of the namespace. ok is false without a mapping.
 func IDOutside(ranges []IDMap, id uint32) (outside uint32, ok bool) {
 	for _, r := range ranges {
 		if id >= r.Inside && id-r.Inside < r.Size {
@@ -109,8 +110,7 @@ func IDOutside(ranges []IDMap, id uint32) (outside uint32, ok bool) {
 	return 0, false
 }
 
-// NamespaceProcess returns the process that a path /proc/PID/ns/user belongs to, 0 for any other
-// path.
+// NamespaceProcess returns the process of a path /proc/PID/ns/user, or 0 for any other path.
 func NamespaceProcess(path string) int {
 	pid, proc := strings.CutPrefix(path, "/proc/")
 	pid, user := strings.CutSuffix(pid, "/ns/user")

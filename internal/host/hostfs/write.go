@@ -14,9 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MakeDir opens a directory. A missing one is created with mode perm, and missing parents with
-// 0755, whatever the umask, so that other users can read it. The creation is synchronized to
-// the disk.
+// MakeDir opens a directory. It creates a missing one with mode perm, and missing parents with 0755
+// so that other users can read it, regardless of the umask. The creation is synchronized to the
+// disk.
 func (r Root) MakeDir(dir string, perm uint32) (*os.File, error) {
 	f, err := r.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err == nil || !errors.Is(err, unix.ENOENT) || dir == "/" {
@@ -33,14 +33,14 @@ func (r Root) MakeDir(dir string, perm uint32) (*os.File, error) {
 		if err := errors.Join(unix.Close(fd), SyncDir(int(parent.Fd()))); err != nil {
 			return nil, err
 		}
-	case !errors.Is(err, unix.EEXIST): // another process was faster
+	case !errors.Is(err, unix.EEXIST): // another process created it first
 		return nil, err
 	}
 	return r.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY)
 }
 
-// MkdirAt creates a directory with mode perm, whatever the umask, and opens it. An existing one
-// is unix.EEXIST.
+// MkdirAt creates a directory with mode perm, regardless of the umask, and opens it. An existing
+// directory is unix.EEXIST.
 func MkdirAt(dirfd int, name string, perm uint32) (int, error) {
 	if err := unix.Mkdirat(dirfd, name, perm); err != nil {
 		return -1, err
@@ -56,7 +56,7 @@ func MkdirAt(dirfd int, name string, perm uint32) (int, error) {
 	return fd, nil
 }
 
-// SyncDir writes the names in an open directory to the disk, where the file system can.
+// SyncDir writes the names in an open directory to the disk, if the file system supports it.
 func SyncDir(fd int) error {
 	if err := unix.Fsync(fd); err != nil && !errors.Is(err, unix.EINVAL) {
 		return err
@@ -64,9 +64,9 @@ func SyncDir(fd int) error {
 	return nil
 }
 
-// Like is the owner and mode of a file to write.
+// Like is the owner and mode of a new file.
 type Like struct {
-	Mode     uint32 // whatever the umask
+	Mode     uint32 // regardless of the umask
 	UID, GID int    // -1 for the process's own
 }
 
@@ -78,18 +78,18 @@ const (
 	tmpSuffix = ".tmp"
 )
 
-// randomNumber is part of the names of temporary files; a test replaces it.
+// randomNumber is part of temporary file names. A test replaces it.
 var randomNumber = rand.Uint64
 
-// IsTemporary reports whether a name is that of a temporary file of [ReplaceAt], which a killed
+// IsTemporary reports whether a name belongs to a temporary file of [ReplaceAt], which a killed
 // process leaves behind.
 func IsTemporary(name string) bool {
 	return strings.HasPrefix(name, tmpPrefix) && strings.HasSuffix(name, tmpSuffix)
 }
 
 // ReplaceAt writes a file in an open directory so that a reader sees the old or the new content,
-// also after a crash. It writes a new file, synchronizes it to the disk and renames it. A
-// symlink of that name is replaced, not followed.
+// even after a crash. It writes a new file, synchronizes it to the disk and renames it. It replaces
+// a symlink of that name instead of following it.
 func ReplaceAt(dirfd int, name string, data []byte, like Like) error {
 	tmp := tmpPrefix + strconv.FormatUint(randomNumber(), 36) + tmpSuffix
 	if err := CreateAt(dirfd, tmp, data, like); err != nil {
@@ -105,8 +105,8 @@ func ReplaceAt(dirfd int, name string, data []byte, like Like) error {
 	return nil
 }
 
-// CreateAt writes a new file in an open directory and synchronizes its content to the disk. An existing file, even a
-// dangling symlink that somebody put there, is unix.EEXIST.
+// CreateAt writes a new file in an open directory and synchronizes its content to the disk. An
+// existing file, or a dangling symlink of another process, is unix.EEXIST.
 func CreateAt(dirfd int, name string, data []byte, like Like) error {
 	fd, err := unix.Openat(dirfd, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {
@@ -119,7 +119,7 @@ func CreateAt(dirfd int, name string, data []byte, like Like) error {
 	return err
 }
 
-// Replace writes a file as [ReplaceAt] does. It creates missing directories with mode 0755.
+// Replace writes a file like [ReplaceAt]. It creates missing directories with mode 0755.
 func (r Root) Replace(hostPath string, data []byte, like Like) error {
 	dir, err := r.MakeDir(path.Dir(hostPath), 0o755)
 	if err != nil {
@@ -129,10 +129,10 @@ func (r Root) Replace(hostPath string, data []byte, like Like) error {
 	return ReplaceAt(int(dir.Fd()), path.Base(hostPath), data, like)
 }
 
-// CreateFile writes a file with mode perm, whatever the umask. It follows no symlink. file is a path of
-// this process.
+// CreateFile writes a file with mode perm, regardless of the umask. It follows no symlink. file is
+// a path of this process.
 func CreateFile(file string, data []byte, perm os.FileMode) error {
-	// os.OpenFile would ask the poller about each file.
+	// os.OpenFile would register each file with the poller.
 	fd, err := unix.Open(file, unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC|unix.O_NOFOLLOW|unix.O_CLOEXEC, uint32(perm))
 	if err != nil {
 		return &os.PathError{Op: "open", Path: file, Err: err}
@@ -142,17 +142,18 @@ func CreateFile(file string, data []byte, perm os.FileMode) error {
 	return errors.Join(err, f.Chmod(perm), f.Close())
 }
 
-// A file that ReplaceFile writes has its name between these until it is whole.
+// unfinishedPrefix and unfinishedSuffix enclose the name of a file that ReplaceFile has not
+// finished.
 const unfinishedPrefix, unfinishedSuffix = ".", ".new"
 
-// IsUnfinished reports whether a name is that of a file that [ReplaceFile] has not finished.
+// IsUnfinished reports whether a name belongs to a file that [ReplaceFile] has not finished.
 func IsUnfinished(name string) bool {
 	return strings.HasPrefix(name, unfinishedPrefix) && strings.HasSuffix(name, unfinishedSuffix)
 }
 
 // RemoveUnfinished removes the files that killed callers of [ReplaceFile] left in a directory. The
-// caller has locked out everybody who writes there. A missing directory is no error. dir is a path of
-// this process.
+// caller must have excluded all writers. A missing directory is no error. dir is a path of this
+// process.
 func RemoveUnfinished(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, os.ErrNotExist) {
@@ -167,9 +168,9 @@ func RemoveUnfinished(dir string) error {
 	return errors.Join(errs...)
 }
 
-// ReplaceFile is [CreateFile], except that a reader sees the old or the new content. It does not
-// wait for the disk, so that a crash of the machine can cut the file short: see [ReplaceAt]. One
-// caller at a time writes a file.
+// ReplaceFile is [CreateFile] with an atomic replacement: a reader sees the old or the new content.
+// It does not wait for the disk, so a crash of the machine can truncate the file; see [ReplaceAt].
+// Only one caller at a time can write a file.
 func ReplaceFile(file string, data []byte, perm os.FileMode) error {
 	tmp := path.Join(path.Dir(file), unfinishedPrefix+path.Base(file)+unfinishedSuffix)
 	err := CreateFile(tmp, data, perm)

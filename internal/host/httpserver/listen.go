@@ -22,8 +22,8 @@ import (
 // lossCheckInterval is the time between two checks that a socket is still in its place.
 const lossCheckInterval = 2 * time.Second
 
-// ListenUnix creates a socket that only its owner can connect to. It replaces a socket that an
-// earlier process left there, and nothing else: a socket at which a process listens is an error.
+// ListenUnix creates a socket to which only its owner can connect. It replaces a socket that an
+// earlier process left behind, and nothing else: a socket with a listener is an error.
 func ListenUnix(path string) (*UnixListener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, err
@@ -37,8 +37,8 @@ func ListenUnix(path string) (*UnixListener, error) {
 			return nil, err
 		}
 	}
-	// The mode that a socket has before it is bound is its mode in the file system: at no
-	// moment can others connect.
+	// A socket's mode before bind becomes its mode in the file system, so other users can never
+	// connect.
 	lc := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
 		var err error
 		return errors.Join(c.Control(func(fd uintptr) { err = unix.Fchmod(int(fd), 0o600) }), err)
@@ -89,8 +89,8 @@ type UnixListener struct {
 	info os.FileInfo
 }
 
-// Accept implements net.Listener. It returns an error if another process removed or replaced the socket:
-// no client can connect any more.
+// Accept implements net.Listener. It returns an error if another process removed or replaced the
+// socket, because no client can connect any more.
 func (s *UnixListener) Accept() (net.Conn, error) {
 	for {
 		if err := s.SetDeadline(time.Now().Add(lossCheckInterval)); err != nil {

@@ -28,9 +28,9 @@ type Options struct {
 	Listen   func() (net.Listener, error)
 	Handler  http.Handler
 	MaxConns int
-	// WriteTimeout bounds an answer; 0 stands for ten seconds.
+	// WriteTimeout bounds a response; 0 is ten seconds.
 	WriteTimeout time.Duration
-	// Failed is called with the first error of listening or serving. The server tries again.
+	// Failed is called with the first error of listening or serving. The server retries.
 	Failed func(error)
 }
 
@@ -43,7 +43,7 @@ type Server struct {
 	close   context.CancelFunc
 
 	mu    sync.Mutex
-	conns []net.Conn // that are open, the oldest first
+	conns []net.Conn // open connections, the oldest first
 }
 
 // Start starts a server.
@@ -59,8 +59,8 @@ func Start(opts Options) *Server {
 	return s
 }
 
-// limitConns bounds the connections by closing the oldest one. So no client can keep out others
-// by holding connections open, least of all the kubelet, which kills a plugin whose health it
+// limitConns bounds the number of connections by closing the oldest one. So no client can exclude
+// others by holding connections open. The kubelet in particular kills a plugin whose health it
 // cannot check.
 func (s *Server) limitConns(c net.Conn, state http.ConnState) {
 	s.mu.Lock()
@@ -96,8 +96,8 @@ func (s *Server) run() {
 	})
 }
 
-// Close ends the server, which may be nil. A server that hangs on its socket's directory ends
-// with the process.
+// Close ends the server, which can be nil. A server that hangs on its socket's directory ends with
+// the process.
 func (s *Server) Close() {
 	if s == nil {
 		return

@@ -2,7 +2,7 @@
 
 // Package privilege drops the capabilities that the NRI plugin does not use.
 //
-// Invariant: what was dropped is dropped in every thread, and nothing adds it again.
+// Invariant: a dropped capability is dropped in every thread, and nothing adds it again.
 package privilege
 
 import (
@@ -23,9 +23,9 @@ import (
 const neededCapabilities uint64 = 1<<unix.CAP_SYS_ADMIN | 1<<unix.CAP_CHOWN | 1<<unix.CAP_FOWNER |
 	1<<unix.CAP_DAC_OVERRIDE
 
-// Drop drops all capabilities but the needed ones for good: also from the bounding, the
-// inheritable and the ambient set, and with no_new_privs. It adds none. It holds for all threads
-// and for the processes they start.
+// Drop drops all capabilities except the needed ones permanently: also from the bounding, the
+// inheritable and the ambient set, and with no_new_privs. It adds none. It affects all threads and
+// their future child processes.
 func Drop() error {
 	if err := callInEveryThread(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1); err != nil {
 		return fmt.Errorf("set no_new_privs: %w", err)
@@ -35,8 +35,8 @@ func Drop() error {
 	if err := unix.Capget(&hdr, &data[0]); err != nil {
 		return fmt.Errorf("read capabilities: %w", err)
 	}
-	// Without CAP_SETPCAP the bounding set stays; with no_new_privs nothing can be
-	// got from it.
+	// Without CAP_SETPCAP the bounding set stays unchanged. With no_new_privs, no capability can be
+	// gained from it.
 	if data[unix.CAP_SETPCAP/32].Effective&(1<<(unix.CAP_SETPCAP%32)) != 0 {
 		for c := uintptr(0); ; c++ {
 			if neededCapabilities&(1<<c) != 0 {
@@ -44,7 +44,7 @@ func Drop() error {
 			}
 			err := callInEveryThread(unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, c)
 			if errors.Is(err, unix.EINVAL) && c > unix.CAP_AUDIT_READ {
-				break // the kernel knows no more capabilities; every kernel knows this one
+				break // the kernel has no further capabilities
 			}
 			if err != nil {
 				return fmt.Errorf("drop capability %d from the bounding set: %w", c, err)

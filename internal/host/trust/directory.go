@@ -14,29 +14,29 @@ import (
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 
-// parents is the rule for the directories on the path of a file of root. In a sticky directory of root nobody else can
-// rename, remove or replace a file of root.
+// parents is the rule for the directories on the path of root's file. In a sticky directory of
+// root, no other user can rename, remove or replace root's file.
 var parents = Options{Sticky: true, UnmappedOwner: true}
 
-// OpenOwnDir opens one of Jackfield's own directories. It follows no symlink but /var/run, and every directory on the
-// path must belong to root, or to this process's user, and be writable by nobody else. The error for another directory
-// is an *Error.
+// OpenOwnDir opens one of Jackfield's own directories. It follows no symlink except /var/run. Every
+// directory on the path must belong to root or to this process's user, and no other user may be
+// able to write it. The error for any other directory is an *Error.
 func OpenOwnDir(host hostfs.Root, dir string) (*os.File, error) {
 	return openDir(host, dir, nil, Options{})
 }
 
-// MakeOwnDir is OpenOwnDir, except that it creates a missing directory with mode perm, and missing parents.
+// MakeOwnDir is OpenOwnDir, but creates a missing directory with mode perm, and missing parents.
 func MakeOwnDir(host hostfs.Root, dir string, perm uint32) (*os.File, error) {
 	return openDir(host, dir, &perm, Options{})
 }
 
-// MakeSharedDir is MakeOwnDir for a directory whose owner and group may be those of another program.
+// MakeSharedDir is MakeOwnDir for a directory whose owner and group can belong to another program.
 func MakeSharedDir(host hostfs.Root, dir string, perm uint32) (*os.File, error) {
 	return openDir(host, dir, &perm, sharedDir)
 }
 
-// OpenSharedDir opens a directory whatever its owner and mode, to remove an entry that the caller identifies. The
-// directories above it are checked as in OpenOwnDir.
+// OpenSharedDir opens a directory regardless of its owner and mode, to remove an entry that the
+// caller identifies. Its parents are checked like in OpenOwnDir.
 func OpenSharedDir(host hostfs.Root, dir string) (*os.File, error) {
 	return openDir(host, dir, nil, Options{AnyOwner: true, AnyMode: true})
 }
@@ -44,8 +44,8 @@ func OpenSharedDir(host hostfs.Root, dir string) (*os.File, error) {
 // sharedDir is the rule for a directory that another program's user or group can write.
 var sharedDir = Options{AnyOwner: true, AnyGroup: true}
 
-// openDir opens a directory from the root on, one component after the other, and checks each by its descriptor. last is
-// the rule for the directory itself.
+// openDir opens a directory component by component from the root, and checks each by its
+// descriptor. last is the rule for the directory itself.
 func openDir(host hostfs.Root, dir string, perm *uint32, last Options) (*os.File, error) {
 	if err := hostfs.CheckPath(dir); err != nil {
 		return nil, fmt.Errorf("open directory %q: %w", dir, err)
@@ -75,7 +75,7 @@ func openDir(host hostfs.Root, dir string, perm *uint32, last Options) (*os.File
 	return os.NewFile(uintptr(fd), at), nil
 }
 
-// withoutVarRun returns the clean path of a directory. Hosts have /var/run as a symlink to /run.
+// withoutVarRun returns the clean path of a directory, with /run instead of the symlink /var/run.
 func withoutVarRun(host hostfs.Root, dir string) string {
 	clean := path.Clean(dir)
 	if rest, below := strings.CutPrefix(clean+"/", "/var/run/"); below {
@@ -84,7 +84,8 @@ func withoutVarRun(host hostfs.Root, dir string) string {
 	return clean
 }
 
-// openComponent opens a directory in another one, and creates it with mode perm, if that is given. at is its host path.
+// openComponent opens a directory in another one, and creates it if perm is set. at is its host
+// path.
 func openComponent(parent int, at, name string, flags int, perm *uint32, rule Options) (int, error) {
 	fd, err := unix.Openat(parent, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENOENT) && perm != nil {
@@ -125,7 +126,8 @@ func checkComponent(at string, st *unix.Stat_t, rule Options) error {
 	return hostfs.PathError("open", at, unix.ENOTDIR)
 }
 
-// makeComponent creates a directory, and writes its name to the disk. Another process may be faster.
+// makeComponent creates a directory and writes its name to the disk. If another process creates it
+// first, that is no error.
 func makeComponent(parent int, name string, perm uint32) (int, error) {
 	fd, err := hostfs.MkdirAt(parent, name, perm)
 	if err == nil {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package trust decides whether root may act on a file or directory: a process that can write
-// it decides what runs as root. It must belong to root or to this process's user, and only
-// its owner may write it.
+// Package trust decides whether root can act on a file or directory. A process that can write the
+// file decides what root does, so the file must belong to root or to this process's user, and only
+// its owner may be able to write it.
 //
-// The check is of the stat of an open descriptor, so that what was checked is what is read.
-// The caller opens it without following a symlink where others can write the directory.
+// The check uses the stat of an open descriptor, so that the checked file is the file that is read.
+// In a directory that others can write, the caller must open the file without following a symlink.
 package trust

@@ -11,9 +11,9 @@ import (
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 
-// OwnDir is one of Jackfield's own directories that the NRI plugin opens while the runtime waits. The directories above it
-// are checked until they are trusted once, because only root can change them afterwards. To check them for each container
-// makes BenchmarkNRICreateContainer miss its target.
+// OwnDir is one of Jackfield's own directories that the NRI plugin opens while the runtime waits.
+// Its parents are checked until they are trusted once, because afterwards only root can change
+// them. Checking them for each container makes BenchmarkNRICreateContainer miss its target.
 type OwnDir struct {
 	host    hostfs.Root
 	path    string
@@ -38,7 +38,8 @@ func (d *OwnDir) Open() (*os.File, error) {
 // Make is [MakeOwnDir].
 func (d *OwnDir) Make(perm uint32) (*os.File, error) { return MakeOwnDir(d.host, d.path, perm) }
 
-// reopen opens the directory below trusted parents. It returns nil if anything else is there, which OpenOwnDir reports.
+// reopen opens the directory below trusted parents. If anything else is at the path, it returns
+// nil, and OpenOwnDir reports the reason.
 func (d *OwnDir) reopen() *os.File {
 	at := withoutVarRun(d.host, d.path)
 	fd, err := d.host.OpenNoSymlinks(at, unix.O_RDONLY|unix.O_DIRECTORY)

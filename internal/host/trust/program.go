@@ -13,10 +13,11 @@ import (
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 
-// maxLinks bounds the symlinks in a path, as the kernel does.
+// maxLinks bounds the symlinks in a path, with the kernel's limit.
 const maxLinks = 40
 
-// CheckProgram returns why root must not run a program now: others can replace or change it.
+// CheckProgram returns the reason why root must not execute a program, because another user can
+// replace or change it; or nil.
 func CheckProgram(host hostfs.Root, file string) error {
 	st, err := host.Stat(file)
 	if err != nil {
@@ -28,8 +29,9 @@ func CheckProgram(host hostfs.Root, file string) error {
 	return CheckParents(host, file, parents)
 }
 
-// CheckParents checks each directory on a program's path, also those of its symlinks. A user who can write one can
-// replace the program. The error is an *Error, or the reason why a directory cannot be inspected.
+// CheckParents checks each directory on a program's path, including the paths of symlinks. A user
+// who can write one of them can replace the program. The error is an *Error, or the reason why a
+// directory cannot be inspected.
 func CheckParents(host hostfs.Root, file string, opts Options) error {
 	at, rest, links := "/", strings.Split(file, "/"), 0
 	for {

@@ -14,30 +14,30 @@ import (
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 
-// Reader reads files by which root acts, from directories in which others put them: CDI spec files
-// and hooks.d files.
+// Reader reads files that control root's actions, from directories in which other programs place
+// them: CDI spec files and hooks.d files.
 type Reader struct {
 	Host    hostfs.Root
 	Options Options
 	// TrustAnyone skips the checks of owners and modes, for files that are not in use.
 	TrustAnyone bool
-	// What names a file in messages, such as "a spec file".
+	// What describes a file in messages, such as "a spec file".
 	What string
-	// MaxSize is the size of the largest file that is read, in bytes. TooLarge is the remedy for a larger one.
+	// MaxSize is the maximum size of a file in bytes. TooLarge is the remedy for a larger one.
 	MaxSize  int64
 	TooLarge string
 }
 
-// File is a file of a directory, as far as it could be read.
+// File is a file of a directory, with the parts that could be read.
 type File struct {
 	Data   []byte
 	IsLink bool
-	// Target is the path that a symlink leads to, and TargetDir the stat of its directory.
+	// Target is the target of a symlink, and TargetDir the stat of the target's directory.
 	Target    string
 	TargetDir unix.Stat_t
 }
 
-// Check returns why a file or directory is not trusted, or nil. what says what it is.
+// Check returns the reason why a file or directory is not trusted, or nil. what describes the file.
 func (r *Reader) Check(what, path string, st *unix.Stat_t) *diag.Diagnostic {
 	if r.TrustAnyone {
 		return nil
@@ -50,9 +50,8 @@ func (r *Reader) Check(what, path string, st *unix.Stat_t) *diag.Diagnostic {
 		Kind: errdefs.ErrPermissionDenied}
 }
 
-// ReadFile reads a file of an open directory, which the caller has checked; file is its host path.
-// It returns nil where there is no such file. The diagnostic says why the file is refused, and
-// names no File.
+// ReadFile reads a file of an open directory, which the caller has checked. file is its host path.
+// A missing file is nil. The diagnostic is the reason why the file is rejected, without File.
 func (r *Reader) ReadFile(dirfd int, file string) (*File, *diag.Diagnostic) {
 	var st unix.Stat_t
 	if err := unix.Fstatat(dirfd, path.Base(file), &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
@@ -95,8 +94,8 @@ func (r *Reader) ReadFile(dirfd int, file string) (*File, *diag.Diagnostic) {
 	return f, nil
 }
 
-// checkType refuses what is not a regular file, before it is opened: opening a device may have
-// effects.
+// checkType rejects everything that is not a regular file before it is opened, because opening a
+// device can have effects.
 func (r *Reader) checkType(st *unix.Stat_t) *diag.Diagnostic {
 	if st.Mode&unix.S_IFMT == unix.S_IFREG {
 		return nil
@@ -104,8 +103,8 @@ func (r *Reader) checkType(st *unix.Stat_t) *diag.Diagnostic {
 	return &diag.Diagnostic{Found: "a " + hostfs.TypeName(st.Mode), Rule: r.What + " must be a regular file"}
 }
 
-// followLink finds the target of a symlink. The symlink is in a trusted directory; its target must
-// be in one too.
+// followLink finds the target of a symlink in a trusted directory. The target's directory must be
+// trusted as well.
 func (r *Reader) followLink(f *File, link string) *diag.Diagnostic {
 	st, err := r.Host.Stat(link)
 	if err != nil {
@@ -123,13 +122,14 @@ func (r *Reader) followLink(f *File, link string) *diag.Diagnostic {
 		return systemFault("follow the symlink", err)
 	}
 	f.Target = target
-	// ReadFile checks the owner of the file itself, so nobody else has put it into a sticky directory.
+	// ReadFile checks the owner of the file itself, so another user cannot have put it into a
+	// sticky directory.
 	inSticky := *r
 	inSticky.Options.Sticky = true
 	return inSticky.Check("directory", dir, &f.TargetDir)
 }
 
-// openFile opens a file, or the target of a symlink. It follows no symlink that was not checked.
+// openFile opens a file, or the target of a symlink. It follows no unchecked symlink.
 func (r *Reader) openFile(dirfd int, file, target string) (int, error) {
 	if target != "" {
 		return r.Host.OpenFD(target, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NOCTTY)
@@ -137,8 +137,8 @@ func (r *Reader) openFile(dirfd int, file, target string) (int, error) {
 	return hostfs.OpenatBeneath(dirfd, path.Base(file), unix.O_RDONLY|unix.O_NOCTTY)
 }
 
-// systemFault reports an error of the system. Its Kind is errdefs.ErrUnavailable where the reason
-// may pass.
+// systemFault reports an error of the system. Its Kind is errdefs.ErrUnavailable if the reason can
+// be temporary.
 func systemFault(doing string, err error) *diag.Diagnostic {
 	d := &diag.Diagnostic{Rule: "cannot " + doing + ": " + diag.ErrorText(hostfs.WithoutPath(err)),
 		Kind: errdefs.ErrUnavailable}

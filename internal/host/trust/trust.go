@@ -15,33 +15,35 @@ import (
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 
-// Options relax the check. The zero value is what anything needs by which root acts.
+// Options relax the check. The zero value is the rule for files that control root's actions.
 type Options struct {
 	// AnyOwner accepts a file of any user.
 	AnyOwner bool
-	// AnyGroup accepts a file that any group can write. Root's group, and this process's own, are always accepted.
+	// AnyGroup accepts a file that any group can write. Root's and this process's own group are
+	// always accepted.
 	AnyGroup bool
-	// AnyMode accepts a file that anybody can write.
+	// AnyMode accepts a file that any user can write.
 	AnyMode bool
-	// UnmappedOwner accepts, in a user namespace as of rootless Podman, a file of a user who
-	// has no ID in the namespace: root of the host is among them, and what such a file
-	// decides runs as the user who started this process.
+	// UnmappedOwner accepts, in a user namespace like rootless Podman's, a file whose owner has no
+	// ID in the namespace. That includes root of the host. Actions that such a file controls run
+	// as the user who started this process.
 	UnmappedOwner bool
-	// Sticky accepts a directory that others can write if its sticky bit keeps them from replacing
-	// each other's files. The caller checks the owner of the file in it.
+	// Sticky accepts a directory that others can write if its sticky bit prevents them from
+	// replacing each other's files. The caller checks the owner of the file in it.
 	Sticky bool
-	// StickyGroup is Sticky for directories that a group can write, and not everybody. It is for programs that run some
-	// time after the check: everybody could create one that is missing for a moment, as during an update.
+	// StickyGroup is Sticky for directories that a group can write, but not everyone. It is meant
+	// for programs that run some time after the check: in a directory that everyone can write,
+	// anyone could create a program that is missing for a moment, such as during an update.
 	StickyGroup bool
 }
 
-// Error says why a file or directory is not trusted. It is errdefs.ErrPermissionDenied.
+// Error is the reason why a file or directory is not trusted. It is errdefs.ErrPermissionDenied.
 type Error struct {
 	Path   string
 	Found  string // for example "owned by uid 1000, mode 0644"
-	Rule   string // what must hold
-	Remedy string // what to do about it
-	Owner  bool   // the owner is at fault; otherwise the mode is
+	Rule   string // the rule that is broken
+	Remedy string
+	Owner  bool // the owner breaks the rule; otherwise the mode does
 }
 
 func (e *Error) Error() string {
@@ -50,7 +52,7 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return errdefs.ErrPermissionDenied }
 
-// Check returns why the file or directory of a stat is not trusted, nil when it is.
+// Check returns the reason why the file or directory of a stat is not trusted, or nil.
 func Check(path string, st *unix.Stat_t, opts Options) *Error {
 	perm := st.Mode & 0o7777
 	if !opts.AnyOwner && st.Uid != 0 && int(st.Uid) != os.Geteuid() && !(opts.UnmappedOwner && isUnmapped(st.Uid)) {
@@ -80,18 +82,17 @@ func Check(path string, st *unix.Stat_t, opts Options) *Error {
 	return nil
 }
 
-// userNamespace describes this process's user namespace; a test replaces it.
+// userNamespace describes this process's user namespace. A test replaces it.
 var userNamespace = sync.OnceValues(hostfs.UserNamespace)
 
-// isUnmapped reports whether a uid stands for the users outside of this process's user
-// namespace.
+// isUnmapped reports whether a uid stands for users outside of this process's user namespace.
 func isUnmapped(uid uint32) bool {
 	outside, inside := userNamespace()
 	return inside && uid == outside.Unmapped
 }
 
-// Peer returns the process at the other end of a UNIX socket, as of when it connected. Its ID is 0
-// where this process's PID namespace does not have it.
+// Peer returns the process at the other end of a UNIX socket at the time of its connection. Its ID
+// is 0 if it is not in this process's PID namespace.
 func Peer(conn syscall.Conn) (*unix.Ucred, error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// notification is a call to make once the lock is free.
+// notification is a call to make after the lock is released.
 type notification struct {
 	watch *Watch
 	name  string
@@ -45,8 +45,8 @@ func (w *Watcher) run() {
 	}
 }
 
-// applyEvents processes a batch of events and returns the notifications, each once, and why directories
-// cannot be watched.
+// applyEvents processes a batch of events. It returns the notifications without duplicates, and the
+// reasons why directories cannot be watched.
 func (w *Watcher) applyEvents(events []byte) (due []notification, failed []error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -95,10 +95,10 @@ func (x *Watch) wantsEvent(mask uint32) bool {
 	return mask&(always|x.mask) != 0 && (mask&unix.IN_MOVED_FROM == 0 || x.mask&Removed != 0)
 }
 
-// rearmBelow watches a directory and all below it again. It notifies every watch there, since
-// there are no events of what happened before the directory was watched. A directory that is missing
-// when it is checked has an event when it appears, because the one above it is watched before. The
-// errors are of directories that cannot be watched.
+// rearmBelow watches a directory and everything below it again. It notifies every watch there,
+// because earlier changes caused no events. A directory that is missing now causes an event when it
+// appears, because its parent is watched first. The errors concern directories that cannot be
+// watched.
 func (w *Watcher) rearmBelow(dir string, add func(*Watch, string)) (failed []error) {
 	for _, p := range slices.Sorted(maps.Keys(w.dirs)) {
 		d := w.dirs[p]

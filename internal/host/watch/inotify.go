@@ -18,8 +18,8 @@ type inotifyEvent struct {
 	Name []byte // part of the buffer, without trailing NULs; empty for the directory itself
 }
 
-// inotifyEvents returns the events that were read from an inotify descriptor, in order. An event
-// that is cut short, which the kernel never writes, counts as an overflow.
+// inotifyEvents returns the events in a buffer from an inotify descriptor, in order. A truncated
+// event, which the kernel never writes, counts as an overflow.
 func inotifyEvents(buf []byte) iter.Seq[inotifyEvent] {
 	return func(yield func(inotifyEvent) bool) {
 		for len(buf) > 0 {
@@ -42,8 +42,8 @@ func inotifyEvents(buf []byte) iter.Seq[inotifyEvent] {
 	}
 }
 
-// isRemote reports whether a descriptor is of a file system that other machines or processes can
-// change without inotify events.
+// isRemote reports whether a descriptor belongs to a file system that other machines or processes
+// can change without inotify events.
 func isRemote(fd int) bool {
 	remote := []uint32{
 		unix.NFS_SUPER_MAGIC, unix.SMB_SUPER_MAGIC, unix.SMB2_SUPER_MAGIC, unix.CIFS_SUPER_MAGIC, unix.V9FS_MAGIC,

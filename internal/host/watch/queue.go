@@ -14,15 +14,15 @@ import (
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 
-// Queue collects the events of open directories until the caller drains them. It has no
-// goroutine: the kernel queues an event before the system call that caused it returns, so
-// that Drain reports every change that was complete before the call of Drain.
+// Queue collects the events of open directories until the caller drains them. It has no goroutine:
+// the kernel queues an event before the system call that caused it returns. So Drain reports every
+// change that was complete before the call of Drain.
 //
-// The zero value is ready. It opens its inotify descriptor at the first Add. A Queue is
+// The zero value is ready for use. It opens its inotify descriptor at the first Add. A Queue is
 // safe for concurrent use.
 type Queue struct {
 	mu     sync.Mutex
-	fd     int  // of inotify, non-blocking
+	fd     int  // inotify descriptor, non-blocking
 	open   bool // fd is open
 	closed bool
 	buf    []byte
@@ -31,33 +31,33 @@ type Queue struct {
 // Event is a change in a watched directory.
 type Event struct {
 	Dir  int    // the ID that Add returned, or AllDirs
-	Name string // of the entry, "" for the directory itself
+	Name string // name of the entry, "" for the directory itself
 	Gone bool   // the entry was removed or renamed away
-	// Lost means that the caller must open and list the directory again: it was removed or
+	// Lost is set if the caller must open and list the directory again, because it was removed or
 	// moved, or the kernel dropped events.
 	Lost bool
-	// Ended means that the kernel ended the watch: no further event comes.
+	// Ended is set if the kernel ended the watch. No further event follows.
 	Ended bool
 }
 
 // AllDirs is the Dir of an event that concerns every watched directory.
 const AllDirs = -1
 
-// What a Queue can watch for in a directory.
+// The events of a directory that a Queue can report.
 const (
 	// Names reports entries that appear and disappear.
 	Names = unix.IN_CREATE | unix.IN_MOVED_TO | unix.IN_DELETE | unix.IN_MOVED_FROM |
 		unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_ONLYDIR
-	// Contents reports, beside Names, entries that are written or whose attributes change.
-	// IN_MODIFY is among it because truncate(2) announces nothing else.
+	// Contents additionally reports entries that are written or whose attributes change. It
+	// includes IN_MODIFY, because truncate(2) causes no other event.
 	Contents = Names | unix.IN_CLOSE_WRITE | unix.IN_MODIFY | unix.IN_ATTRIB
 )
 
-// Add watches an open directory for Names or Contents and returns its ID. A directory has
-// one ID however often it is added. Add before listing the directory, so that no change is
-// missed between the two.
+// Add watches an open directory for Names or Contents and returns its ID. A directory keeps one ID
+// regardless of how often it is added. Callers add a directory before they list it, so that no
+// change is missed in between.
 //
-// A directory on a file system that announces nothing is errdefs.ErrNotImplemented.
+// A directory on a file system without events is errdefs.ErrNotImplemented.
 func (q *Queue) Add(dirfd int, mask uint32) (id int, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -80,7 +80,7 @@ func (q *Queue) Add(dirfd int, mask uint32) (id int, err error) {
 	return wd, nil
 }
 
-// Remove ends a watch. An ID whose watch has ended is no error.
+// Remove ends a watch. It accepts an ID whose watch has ended.
 func (q *Queue) Remove(id int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -89,9 +89,8 @@ func (q *Queue) Remove(id int) {
 	}
 }
 
-// Drain calls report for every event that is queued now, in order. Events that come
-// meanwhile are for the next call, so that a busy directory does not hold the caller.
-// report must not call the Queue.
+// Drain calls report for every queued event, in order. Later events are left for the next call, so
+// that a busy directory does not block the caller. report must not call the Queue.
 func (q *Queue) Drain(report func(Event)) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -18,25 +18,24 @@ import (
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 
-// Options change how a Watcher works. The zero value is for directories that only trusted
-// users can write.
+// Options modify a Watcher. The zero value is meant for directories that only trusted users can
+// write.
 type Options struct {
-	// Pause is how long the watcher sleeps after events of which none concerned a watched
-	// name. A user who fills a watched directory then costs little CPU. When the kernel's
+	// Pause is the time that the watcher sleeps after events that concern no watched name. It
+	// bounds the CPU time that a user can cause by filling a watched directory. If the kernel's
 	// queue overflows meanwhile, all watches are notified.
 	Pause time.Duration
-	// Failed, when not nil, is called with the error when a directory cannot be watched any
-	// more. The watcher's goroutine calls it, holding no lock.
+	// Failed, if not nil, is called with the error when a directory can no longer be watched. The
+	// watcher's goroutine calls it without holding a lock.
 	Failed func(error)
 }
 
-// Watcher reports that what a path leads to may have changed: the last name, or any
-// directory on the way to it, was created, removed, renamed or replaced. A change that
-// happened after [Watcher.Add] returned is reported at least once. It follows no symlink.
-// It uses one inotify descriptor for all paths, and is safe for concurrent use.
+// Watcher reports that a watched path may have changed: the last name, or any directory on the
+// path, was created, removed, renamed or replaced. It reports every change after [Watcher.Add]
+// returned at least once. It follows no symlink. It uses one inotify descriptor for all paths, and
+// is safe for concurrent use.
 //
-// A file system that is mounted over a directory on the way is not noticed: inotify has no
-// event for it.
+// It does not detect a mount over a directory on the path, because inotify has no event for that.
 type Watcher struct {
 	host hostfs.Root
 	opts Options
@@ -46,14 +45,14 @@ type Watcher struct {
 
 	mu     sync.Mutex
 	dirs   map[string]*directory  // by path
-	wds    map[int32][]*directory // two share a watch descriptor when they are one directory
+	wds    map[int32][]*directory // two paths of one directory share a watch descriptor
 	closed bool
 }
 
-// directory is a directory on the way to a watched name.
+// directory is a directory on the path to a watched name.
 type directory struct {
 	path    string
-	users   int   // how many watches are in it or below it
+	users   int   // number of watches in it or below it
 	wd      int32 // -1 while it does not exist or cannot be watched
 	mask    uint32
 	watches []*Watch // in the directory itself
@@ -68,7 +67,7 @@ type Watch struct {
 	notify  func(name string)
 }
 
-// What a Watch can report besides names that appear.
+// The events that a Watch can report in addition to new names.
 const (
 	Attributes = unix.IN_ATTRIB      // mode, owner, ACL or link count of an entry changed
 	Written    = unix.IN_CLOSE_WRITE // a file of the directory was written and closed
@@ -78,7 +77,7 @@ const (
 const always = unix.IN_CREATE | unix.IN_MOVED_TO | unix.IN_MOVED_FROM | unix.IN_DELETE_SELF | unix.IN_MOVE_SELF |
 	unix.IN_ONLYDIR
 
-// directoryGone are the events after which a directory is not at its path any more.
+// directoryGone are the events after which the directory is no longer at its path.
 const directoryGone = unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_IGNORED | unix.IN_UNMOUNT
 
 // New returns a watcher of paths below the host root.
@@ -93,8 +92,8 @@ func New(host hostfs.Root, opts Options) (*Watcher, error) {
 	return w, nil
 }
 
-// Close ends the watcher. No call of a notify function is running when it returns, so it
-// must not be called by one.
+// Close ends the watcher. When it returns, no notify function is running, so a notify function must
+// not call it.
 func (w *Watcher) Close() error {
 	w.mu.Lock()
 	w.closed = true
@@ -104,20 +103,20 @@ func (w *Watcher) Close() error {
 	return err
 }
 
-// Add watches name in dir, a clean absolute host path without a symlink, which need not
-// exist. The name "" stands for every name in dir. The watcher's goroutine calls notify,
-// holding no lock, with the name that may have changed, or with "" when every name may have.
+// Add watches name in dir, a clean absolute host path without symlinks, which need not exist. The
+// name "" stands for every name in dir. The watcher's goroutine calls notify without holding a
+// lock, with the name that may have changed, or with "" if every name may have changed.
 //
-// A file system that is unresponsive when Add is called delays that call, and no other watch.
+// A file system that is unresponsive during Add delays that call, but no other watch.
 //
-// When the kernel allows no more watches, Add returns the watch and an error: the watch then
-// reports only what the directories above do.
+// If the kernel allows no more watches, Add returns the watch and an error. The watch then reports
+// only changes of the parent directories.
 func (w *Watcher) Add(dir, name string, mask uint32, notify func(name string)) (*Watch, error) {
 	if path.Clean(dir) != dir || !path.IsAbs(dir) || strings.Contains(name, "/") {
 		return nil, errdefs.ErrInvalidArgument.WithMessage(fmt.Sprintf("watch %q in %q: must be a clean absolute "+
 			"path and a name", name, dir))
 	}
-	// An unresponsive file system blocks here, where the lock is not held that all other watches need.
+	// An unresponsive file system blocks here, before the lock that all other watches need.
 	if fd, err := w.host.OpenNoSymlinks(dir, unix.O_PATH|unix.O_DIRECTORY); err == nil {
 		unix.Close(fd)
 	}
@@ -147,7 +146,7 @@ func (w *Watcher) Add(dir, name string, mask uint32, notify func(name string)) (
 	return watch, err
 }
 
-// pathsTo returns the directories on the way to one, from / to the directory itself.
+// pathsTo returns the directories on the path to a directory, from / to the directory itself.
 func pathsTo(dir string) []string {
 	paths := []string{dir}
 	for dir != "/" {
@@ -158,13 +157,13 @@ func pathsTo(dir string) []string {
 	return paths
 }
 
-// Stop ends a watch. A call of its notify function may still be running.
+// Stop ends a watch. Its notify function can still be running.
 func (x *Watch) Stop() {
 	w := x.watcher
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
-		return // its descriptor may be another's by now
+		return // its descriptor may belong to another watch by now
 	}
 	for _, p := range pathsTo(x.dir) {
 		d := w.dirs[p]
@@ -178,8 +177,8 @@ func (x *Watch) Stop() {
 	}
 }
 
-// armDirectory watches the directory that a path leads to now. A directory that does not
-// exist, or that is a symlink, is watched when its name appears.
+// armDirectory watches the directory at a path. A directory that does not exist, or is a symlink,
+// is watched once its name appears.
 func (w *Watcher) armDirectory(d *directory) error {
 	fd, err := w.host.OpenNoSymlinks(d.path, unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {

@@ -19,28 +19,31 @@ import (
 	"github.com/jackfield/jackfield/internal/port/vswitch"
 )
 
-// attachment identifies a port by what every switch stores of its owner.
+// attachment identifies a port by the owner's fields that every switch stores.
 type attachment struct{ containerID, iface string }
 
 func attachmentOf(o vswitch.Owner) attachment { return attachment{o.ContainerID, o.Interface} }
 
-// knownPort is a port as its record requests it, and as the switch had it when it was last ensured.
+// knownPort is a port as requested in its record, and as reported by the switch when it was last
+// ensured.
 type knownPort struct{ requested, found vswitch.Port }
 
-// failure is an error about a port. Without a name it is about the switch or the records.
+// failure is an error about a port or, without a name, about the switch or the records.
 type failure struct{ port, text string }
 
-// switchState is the work on one switch. The goroutine of run alone uses known, orphans, responded and failures.
+// switchState is the reconciliation of one switch. Only the goroutine of run uses known, orphans,
+// responded and failures.
 type switchState struct {
 	name    string
 	driver  vswitch.Watcher
 	options *Options
 	wake    chan struct{}
 	known   map[attachment]knownPort
-	orphans map[attachment]time.Time // since when
-	// responded is when the switch last responded, zero for a driver that is no vswitch.Responder.
+	orphans map[attachment]time.Time // by the time of discovery
+	// responded is the time of the switch's last response. It is zero for a driver that is not a
+	// vswitch.Responder.
 	responded time.Time
-	// failures are those of the last pass. Only a new one is reported.
+	// failures are the failures of the last pass. Only new ones are reported.
 	failures map[failure]bool
 
 	mu     sync.Mutex
@@ -54,7 +57,7 @@ func (s *switchState) trigger() {
 	}
 }
 
-// run makes a pass at the start, after each trigger, again after a failure, and after passInterval.
+// run runs a pass at the start, after each trigger, again after a failure, and after passInterval.
 func (s *switchState) run(ctx context.Context) {
 	s.trigger()
 	var repeat <-chan time.Time
@@ -70,18 +73,18 @@ func (s *switchState) run(ctx context.Context) {
 			return
 		}
 		select {
-		case <-s.wake: // this pass is for it
+		case <-s.wake: // this pass covers the trigger
 		default:
 		}
 		repeat = time.After(min(cmp.Or(s.pass(ctx), passInterval), passInterval))
 	}
 }
 
-// pass compares the switch with the records once. It returns when it has to be repeated without a trigger, or
-// zero.
+// pass compares the switch with the records once. It returns the time after which it must be
+// repeated without a trigger, or zero.
 //
-// The order matters. An ADD writes the record before it creates the port, and a DEL removes it afterwards. So a
-// port that is listed first, and has no record later, belongs to no ADD.
+// The order matters. An ADD writes the record before it creates the port, and a DEL removes the
+// record last. So a port that is listed first and then has no record belongs to no ADD.
 func (s *switchState) pass(ctx context.Context) (again time.Duration) {
 	p := &passResult{changes: map[Action][]Change{}, failures: map[failure]bool{}}
 	defer func() { again = s.finish(p) }()
@@ -108,7 +111,7 @@ func (s *switchState) pass(ctx context.Context) (again time.Duration) {
 	records, recorded, whole := s.readRecords(store, p)
 	sandboxes, known := s.options.Sandboxes()
 	if !known {
-		sandboxes = nil // containers that no runtime reports have ports, too
+		sandboxes = nil // containers that no runtime reports have ports as well
 	}
 	found := map[attachment]vswitch.Port{}
 	for _, port := range listed {
@@ -121,7 +124,7 @@ func (s *switchState) pass(ctx context.Context) (again time.Duration) {
 	return
 }
 
-// checkResponding checks a switch of which the list does not show that it works.
+// checkResponding checks a switch whose list of ports does not prove that it works.
 func (s *switchState) checkResponding(ctx context.Context) error {
 	responder, ok := s.driver.(vswitch.Responder)
 	if !ok || time.Since(s.responded) < respondInterval {
@@ -136,7 +139,7 @@ func (s *switchState) checkResponding(ctx context.Context) error {
 	return err
 }
 
-// passResult is what one pass found.
+// passResult is the result of one pass.
 type passResult struct {
 	answering      bool
 	ports, missing int
@@ -144,7 +147,7 @@ type passResult struct {
 	firstError     string
 	changes        map[Action][]Change
 	failures       map[failure]bool
-	again          time.Duration // the shortest
+	again          time.Duration // the shortest time to a repeated pass
 }
 
 func (p *passResult) repeatAfter(d time.Duration) {
@@ -185,8 +188,8 @@ func (s *switchState) finish(p *passResult) time.Duration {
 	return p.again
 }
 
-// readRecords returns the records of this switch, and the attachments with a record of any switch. It reports
-// whether all records were read.
+// readRecords returns the records of this switch, and the attachments with a record for any switch.
+// It reports whether all records were read.
 func (s *switchState) readRecords(store *record.Store, p *passResult) (records []*record.Record,
 	recorded map[attachment]bool, whole bool) {
 	recorded = map[attachment]bool{}
@@ -213,8 +216,8 @@ func (s *switchState) readRecords(store *record.Store, p *passResult) (records [
 	return records, recorded, whole
 }
 
-// ensureAll ensures the ports of living sandboxes, and of containers that no runtime reports, that are missing or
-// different.
+// ensureAll ensures missing or different ports of living sandboxes and of containers that no
+// runtime reports.
 func (s *switchState) ensureAll(ctx context.Context, store *record.Store, records []*record.Record,
 	found map[attachment]vswitch.Port, sandboxes map[string]bool, p *passResult) {
 	known := map[attachment]knownPort{}
@@ -225,7 +228,7 @@ func (s *switchState) ensureAll(ctx context.Context, store *record.Store, record
 	var group sync.WaitGroup
 	for _, record := range records {
 		if !sandboxes[record.ContainerID] && !record.IsRunningUnlisted(s.options.Host) {
-			continue // its ADD is running, or the sandbox is gone
+			continue // its ADD is running, or the sandbox was removed
 		}
 		id := attachmentOf(record.Port.Owner)
 		port, exists := found[id]
@@ -259,7 +262,7 @@ func (s *switchState) ensureAll(ctx context.Context, store *record.Store, record
 			}
 			continue
 		}
-		// A port that cannot be ensured may exist with another bridge, or without any.
+		// A port that cannot be ensured may be on a wrong bridge, or on none.
 		if r.err != nil || !exists || before.Fault != "" {
 			p.missing++
 		}
@@ -267,16 +270,16 @@ func (s *switchState) ensureAll(ctx context.Context, store *record.Store, record
 	s.known, p.ports = known, len(known)
 }
 
-// ensured is what ensure did about the port of a record.
+// ensured is the result of ensuring one record's port.
 type ensured struct {
 	record   *record.Record
-	port     *vswitch.Port // as the switch has it; nil where it was not ensured
-	changing bool          // another process changes it, or has removed or replaced the record
+	port     *vswitch.Port // as the switch reports it; nil if it was not ensured
+	changing bool          // another process is changing it, or has removed or replaced the record
 	err      error
 }
 
-// ensure ensures the port of a record, unless another process changes it, or has removed or replaced the record since
-// it was read.
+// ensure ensures the port of a record. It skips a port that another process is changing, and a
+// record that was removed or replaced since it was read.
 func (s *switchState) ensure(ctx context.Context, session *passSession, store *record.Store,
 	record *record.Record) ensured {
 	unlock, err := store.LockRecord(record.Key, 0)
@@ -287,7 +290,7 @@ func (s *switchState) ensure(ctx context.Context, session *passSession, store *r
 		return ensured{record: record, err: err}
 	}
 	defer unlock()
-	// Another ADD may have followed a DEL.
+	// A DEL and another ADD may have replaced the record.
 	if now, err := store.Read(record.Key); err != nil || !reflect.DeepEqual(now, record) {
 		return ensured{record: record, changing: err == nil, err: err}
 	}
@@ -304,7 +307,7 @@ func (s *switchState) ensure(ctx context.Context, session *passSession, store *r
 	return ensured{record: record, port: &port}
 }
 
-// removeOrphans removes the ports that have had neither record nor sandbox for some time.
+// removeOrphans removes ports that have lacked both record and sandbox for orphanTime.
 func (s *switchState) removeOrphans(ctx context.Context, found map[attachment]vswitch.Port,
 	recorded map[attachment]bool, sandboxes map[string]bool, p *passResult) {
 	orphans := map[attachment]time.Time{}
@@ -334,7 +337,7 @@ func (s *switchState) removeOrphans(ctx context.Context, found map[attachment]vs
 	s.orphans = orphans
 }
 
-// isSamePort compares what every switch stores of the owner, and all other fields.
+// isSamePort compares the owner's fields that every switch stores, and all other fields.
 func isSamePort(a, b vswitch.Port) bool {
 	reduce := func(p vswitch.Port) vswitch.Port {
 		p.Owner = vswitch.Owner{ContainerID: p.Owner.ContainerID, Interface: p.Owner.Interface}

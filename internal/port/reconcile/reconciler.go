@@ -12,58 +12,61 @@ import (
 )
 
 const (
-	// settleTime is how long a pass waits after a change, so that changes that come together are one pass.
+	// settleTime is the delay between a change and its pass, so that simultaneous changes share one
+	// pass.
 	settleTime = 100 * time.Millisecond
-	// passInterval is the longest time between two passes. Switches have no event for some changes, and a switch that
-	// hangs has none. With listTimeout it is less than a minute.
+	// passInterval is the longest time between two passes. Switches have no event for some changes,
+	// and a hanging switch has none. Together with listTimeout it is less than a minute.
 	passInterval = 45 * time.Second
-	// respondInterval is the shortest time between two checks whether a vswitch.Responder responds. A check makes work
-	// for the switch, and pods that start and stop cause many passes.
+	// respondInterval is the shortest time between two checks of a vswitch.Responder. A check
+	// causes work for the switch, and pods that start and stop cause many passes.
 	respondInterval = 10 * time.Second
 	// retryTime is the time after which a pass with failures is repeated.
 	retryTime = 5 * time.Second
-	// orphanTime is how long a port must be without record and sandbox before it is removed. It is longer
-	// than any ADD or DEL of which the record is in a directory that Options does not name.
+	// orphanTime is the time for which a port must lack record and sandbox before it is removed. It
+	// exceeds the duration of any ADD or DEL whose record is in a directory that Options does not
+	// contain.
 	orphanTime  = time.Minute
 	listTimeout = 10 * time.Second
-	// changeTimeout bounds the change of one port. It is long, because a switch that has to make many ports
-	// takes long for each, and a port that comes too late is removed again, which is more work for the switch.
+	// changeTimeout bounds the change of one port. It is long, because a switch that creates many
+	// ports takes long for each, and a port that arrives too late is removed again, which adds to
+	// the switch's work.
 	changeTimeout = time.Minute
-	// maxParallel bounds the ports that are created at once. A switch makes ports that it gets together in
-	// one pass of its own.
+	// maxParallel bounds the number of ports that are created concurrently. A switch processes
+	// concurrent requests in one pass of its own.
 	maxParallel = 32
 )
 
-// Options describe what a Reconciler works on.
+// Options are the parameters of a Reconciler.
 type Options struct {
 	// Switches are the node's switches by name.
 	Switches map[string]vswitch.Watcher
-	// Host and StateDir are where the CNI plugin's records are.
+	// Host and StateDir locate the CNI plugin's records.
 	Host     hostfs.Root
 	StateDir string
-	// Sandboxes returns the IDs of the sandboxes that the runtime knows. Until the runtime has reported them,
+	// Sandboxes returns the IDs of the runtime's sandboxes. Until the runtime has reported them,
 	// known is false, and only ports of containers that no runtime reports are changed.
 	Sandboxes func() (ids map[string]bool, known bool)
-	// Report is called after each pass, once for each action. Of failures it gets those that the pass before did
-	// not have. It is called from one goroutine for each switch, and may be nil.
+	// Report is called after each pass, once for each action. It receives only failures that the
+	// previous pass did not have. It is called from one goroutine for each switch, and can be nil.
 	Report func(Event)
 }
 
-// Action says what was done.
+// Action is the kind of a change.
 type Action string
 
 const (
-	Recreated Action = "recreated" // a port that was missing
-	Changed   Action = "changed"   // a port that differed
-	Removed   Action = "removed"   // a port whose sandbox is gone
-	Failed    Action = "failed"    // Err says why
+	Recreated Action = "recreated" // the port was missing
+	Changed   Action = "changed"   // the port differed from its record
+	Removed   Action = "removed"   // the port's sandbox was removed
+	Failed    Action = "failed"    // see Err
 )
 
-// Event is what a pass did about ports of a switch, or failed to do.
+// Event is the result of a pass for ports of one switch.
 type Event struct {
 	Switch string
 	Action Action
-	// Changes are sorted by the ports' names; there is at least one.
+	// Changes are sorted by port name and never empty.
 	Changes []Change
 }
 
@@ -73,13 +76,13 @@ type Change struct {
 	Err  error
 }
 
-// Reconciler keeps the ports of a node's switches.
+// Reconciler reconciles the ports of a node's switches with their records.
 type Reconciler struct {
 	options  Options
 	switches map[string]*switchState
 }
 
-// New returns a Reconciler. Run makes it work.
+// New returns a Reconciler, which is idle until Run.
 func New(o Options) *Reconciler {
 	if o.Report == nil {
 		o.Report = func(Event) {}
@@ -102,14 +105,15 @@ func (r *Reconciler) Run(ctx context.Context) {
 	group.Wait()
 }
 
-// Trigger starts a pass over all switches. The caller calls it whenever the sandboxes change. It does not wait.
+// Trigger starts a pass over all switches and returns immediately. The caller calls it whenever the
+// sandboxes change.
 func (r *Reconciler) Trigger() {
 	for _, s := range r.switches {
 		s.trigger()
 	}
 }
 
-// Status returns the state of each switch after its last pass, without what the configuration says of the switch.
+// Status returns the state of each switch after its last pass, without the switch's configuration.
 func (r *Reconciler) Status() map[string]vswitch.Status {
 	all := map[string]vswitch.Status{}
 	for name, s := range r.switches {

@@ -9,8 +9,9 @@ import (
 	"github.com/jackfield/jackfield/internal/port/vswitch"
 )
 
-// passSession is the driver of one pass. A driver that supports sessions gets one connection for all ports, opened with
-// the first port: the listen queue of a switch is short, and a queue that is full delays other clients.
+// passSession is the driver of one pass. A driver that supports sessions uses one connection for
+// all ports, opened with the first port, because a switch's listen queue is short and a full queue
+// delays other clients.
 type passSession struct {
 	driver vswitch.Driver
 
@@ -20,7 +21,7 @@ type passSession struct {
 	err     error
 }
 
-// open returns the driver to use. ctx must not end before the pass.
+// open returns the driver. ctx must not end before the pass.
 func (p *passSession) open(ctx context.Context) (vswitch.Driver, error) {
 	p.once.Do(func() {
 		opener, ok := p.driver.(vswitch.SessionOpener)

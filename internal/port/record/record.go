@@ -17,18 +17,19 @@ import (
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
 
-// DefaultDir holds the records if the network configuration has no stateDir. A reboot removes it, together
-// with the attachments.
+// DefaultDir is the directory of records if the network configuration has no stateDir. A reboot
+// clears it, together with the attachments.
 const DefaultDir = "/var/run/jackfield/cni"
 
 // Key identifies an attachment.
 type Key struct {
 	Network     string `json:"network"`
-	ContainerID string `json:"containerID"` // CNI's: the ID of the pod's sandbox
+	ContainerID string `json:"containerID"` // the ID of the pod's sandbox
 	Interface   string `json:"ifname"`
 }
 
-// FindNetns returns the identity of the network namespace at a path, nil if none can be inspected.
+// FindNetns returns the identity of the network namespace at a path, or nil if it cannot be
+// inspected.
 func FindNetns(host hostfs.Root, path string) *hostfs.FileID {
 	st, err := host.Stat(path)
 	if err != nil {
@@ -38,64 +39,66 @@ func FindNetns(host hostfs.Root, path string) *hostfs.FileID {
 	return &id
 }
 
-// Record describes what one ADD creates.
+// Record describes the objects of one ADD.
 type Record struct {
 	Key
 
-	// Netns is the path of the container's network namespace at ADD. Namespace and Pod are empty outside
-	// Kubernetes.
+	// Netns is the path of the container's network namespace at ADD. Namespace and Pod are empty
+	// outside Kubernetes.
 	Netns string `json:"netns"`
-	// NetnsID identifies that network namespace; nil if it is unknown. Names of network namespaces are reused.
+	// NetnsID identifies that network namespace, because names are reused. It is nil if unknown.
 	NetnsID *hostfs.FileID `json:"netnsID,omitempty"`
 
 	Namespace string `json:"namespace,omitempty"`
 	Pod       string `json:"pod,omitempty"`
 
-	// Adapter is the program that created the attachment, "" for the CNI plugin.
+	// Adapter is the program that created the attachment; "" is the CNI plugin.
 	Adapter string `json:"adapter,omitempty"`
 
-	// Leftover says that the runtime has ended the attachment, and that removing it failed.
+	// Leftover is set if the runtime has ended the attachment, but its removal failed.
 	Leftover bool `json:"leftover,omitempty"`
 
-	// Chained says that the interface is of an earlier plugin of the network.
+	// Chained is set if an earlier plugin of the network created the interface.
 	Chained bool `json:"chained,omitempty"`
 
 	SocketDir string `json:"socketDir,omitempty"` // host path, with Directory
-	Directory string `json:"directory,omitempty"` // the attachment's, below SocketDir
-	// ClaimsDir has the claim of the directory, whose canonical path is Claimed.
+	Directory string `json:"directory,omitempty"` // the attachment's directory below SocketDir
+	// ClaimsDir holds the claim of the directory, whose canonical path is Claimed.
 	ClaimsDir string `json:"claimsDir,omitempty"`
 	Claimed   string `json:"claimed,omitempty"`
 
 	InfoDir  string `json:"deviceInfoDir"`  // host path
 	InfoFile string `json:"deviceInfoFile"` // name in InfoDir
-	// InfoKept says that the file existed before, as a copy of the device plugin's. Its creator removes it.
+	// InfoKept is set if the file existed before, as a copy of the device plugin's. Its creator
+	// removes it.
 	InfoKept bool `json:"deviceInfoKept,omitempty"`
 	// Info is the planned device-info, without the interface's information.
 	Info *deviceinfo.Info `json:"deviceInfo"`
 
-	// IPAM is the IPAM plugin that allocates the addresses, nil for none.
+	// IPAM is the IPAM plugin that allocates the addresses; nil for none.
 	IPAM *IPAM `json:"ipam,omitempty"`
 
-	// Switch is the name of the vswitch in ConfigFile, the node's configuration. Port is the requested port.
-	// All are empty if the attachment has no port.
+	// Switch is the name of the vswitch in ConfigFile, the node's configuration. Port is the
+	// requested port. All three are empty for an attachment without a port.
 	Switch     string        `json:"vswitch,omitempty"`
 	ConfigFile string        `json:"configFile,omitempty"`
 	Port       *vswitch.Port `json:"port,omitempty"`
 }
 
-// IPAM is a run of an IPAM plugin. Its DEL releases the addresses, also when the runtime never runs DEL.
+// IPAM is one run of an IPAM plugin. It is recorded so that its DEL can release the addresses even
+// if the runtime never runs DEL.
 type IPAM struct {
 	Type string `json:"type"`           // name of the executable
 	Path string `json:"path"`           // CNI_PATH
 	Args string `json:"args,omitempty"` // CNI_ARGS
-	// Config is the network configuration, which the plugin reads.
+	// Config is the network configuration on the plugin's standard input.
 	Config json.RawMessage `json:"config"`
 }
 
-// MaxIPAMConfig bounds IPAM.Config. A record has it, and is bounded itself.
+// MaxIPAMConfig bounds IPAM.Config, which is part of a bounded record.
 const MaxIPAMConfig = 128 << 10
 
-// checkIPAM checks that the executable is one of the directories of CNI_PATH.
+// checkIPAM checks that the executable is in a directory of CNI_PATH.
 func checkIPAM(i *IPAM) error {
 	if i == nil {
 		return nil
@@ -107,7 +110,7 @@ func checkIPAM(i *IPAM) error {
 	return nil
 }
 
-// separator is not allowed in names of networks and IDs of containers.
+// separator cannot occur in names of networks and IDs of containers.
 const separator = "@"
 
 // FileName returns the name of the record's file: <network>@<containerID>@<interface>.
@@ -124,7 +127,8 @@ func parseFileName(name string) (key Key, ok bool) {
 	return Key{Network: parts[0], ContainerID: parts[1], Interface: parts[2]}, true
 }
 
-// parse parses the record of an attachment. A record that no ADD wrote is errdefs.ErrInvalidArgument.
+// parse parses the record of an attachment. A record that no ADD can have written is
+// errdefs.ErrInvalidArgument.
 func parse(key Key, data []byte) (*Record, error) {
 	r := &Record{}
 	if err := json.Unmarshal(data, r); err != nil {
@@ -162,7 +166,8 @@ func parse(key Key, data []byte) (*Record, error) {
 	return r, nil
 }
 
-// checkPort checks that the port is the attachment's own, so that no record leads to another's port.
+// checkPort checks that the port belongs to the attachment, so that a forged record cannot refer to
+// another port.
 func checkPort(r *Record) error {
 	if r.Switch == "" && r.Port == nil {
 		return nil
@@ -178,8 +183,9 @@ func checkPort(r *Record) error {
 	return nil
 }
 
-// Living returns the containers with an attachment that its runtime has not ended. Among them are those of Podman,
-// which the node's container runtime does not know. A container whose record does not say counts as living.
+// Living returns the containers with an attachment that its runtime has not ended. They include
+// Podman's containers, which the node's container runtime does not report. A container counts as
+// living if its record is inconclusive.
 func Living(host hostfs.Root, dir string) ([]string, error) {
 	st, err := Find(host, dir)
 	if st == nil || err != nil {
@@ -203,8 +209,8 @@ func Living(host hostfs.Root, dir string) ([]string, error) {
 	return ids, nil
 }
 
-// IsRunningUnlisted reports whether the attachment is of a running container that the node's container runtime does
-// not know, such as one of Podman.
+// IsRunningUnlisted reports whether the attachment belongs to a running container that the node's
+// container runtime does not report, such as Podman's.
 func (r *Record) IsRunningUnlisted(host hostfs.Root) bool {
 	if r.Adapter == "" || r.Leftover {
 		return false
@@ -212,9 +218,10 @@ func (r *Record) IsRunningUnlisted(host hostfs.Root) bool {
 	return r.StatNetns(host) == nil
 }
 
-// StatNetns returns nil if the network namespace of the ADD is at its path. It returns errdefs.ErrNotFound if that is
-// gone, or if another network namespace has its path. A container without the host's mounts sees a file of another
-// device at the path. Such a file counts as the network namespace of the ADD.
+// StatNetns returns nil if the network namespace of the ADD is still at its path, and
+// errdefs.ErrNotFound if it is gone or another network namespace has the path. A container without
+// the host's mounts sees a file of a different device at the path. Such a file counts as the
+// network namespace of the ADD.
 func (r *Record) StatNetns(host hostfs.Root) error {
 	st, err := host.Stat(r.Netns)
 	id := r.NetnsID
@@ -224,8 +231,8 @@ func (r *Record) StatNetns(host hostfs.Root) error {
 	return err
 }
 
-// isLiving reports whether the runtime has not ended the attachment. Podman ends it by a teardown. A runtime of CNI
-// removes the network namespace.
+// isLiving reports whether the runtime has not ended the attachment. Podman ends it by a teardown.
+// A CNI runtime removes the network namespace.
 func (r *Record) isLiving(host hostfs.Root) bool {
 	if r.Adapter != "" {
 		return !r.Leftover

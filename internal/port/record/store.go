@@ -24,7 +24,7 @@ import (
 const (
 	maxRecord  = 256 << 10
 	maxRecords = 1 << 16
-	// partSuffix ends the name of a record that is being written.
+	// partSuffix ends the name of an unfinished record.
 	partSuffix = ".new"
 )
 
@@ -34,8 +34,8 @@ type Store struct {
 	f   *os.File
 }
 
-// Open opens the directory, and creates it if it is missing. The error for a directory that another user than root can
-// write or replace is a *trust.Error.
+// Open opens the directory, and creates it if it is missing. The error is a *trust.Error if a user
+// other than root can write or replace the directory.
 func Open(host hostfs.Root, dir string) (*Store, error) {
 	f, err := trust.MakeOwnDir(host, dir, 0o700)
 	if err != nil {
@@ -65,10 +65,10 @@ func (s *Store) wrap(verb, name string, err error) error {
 	return fmt.Errorf("%s record %q: %w", verb, path.Join(s.dir, name), err)
 }
 
-// Keys lists the attachments that have a record, sorted.
+// Keys lists the attachments with a record, sorted.
 func (s *Store) Keys() ([]Key, error) { return s.list(parseFileName) }
 
-// UnfinishedKeys lists the attachments of which writing a record was begun and not finished, sorted.
+// UnfinishedKeys lists the attachments whose record is unfinished, sorted.
 func (s *Store) UnfinishedKeys() ([]Key, error) {
 	return s.list(func(name string) (Key, bool) {
 		key, ok := parseFileName(strings.TrimSuffix(strings.TrimPrefix(name, "."), partSuffix))
@@ -97,8 +97,9 @@ func (s *Store) list(parseName func(string) (Key, bool)) ([]Key, error) {
 	return keys, nil
 }
 
-// Create writes a new record. A second record for the same interface of the container, in any network, is
-// errdefs.ErrAlreadyExists. A key that is too long for a file name is errdefs.ErrInvalidArgument.
+// Create writes a new record. A second record for the same interface of the container, in any
+// network, is errdefs.ErrAlreadyExists. A key that is too long for a file name is
+// errdefs.ErrInvalidArgument.
 func (s *Store) Create(r *Record) error {
 	keys, err := s.Keys()
 	if err != nil {
@@ -127,13 +128,13 @@ func (s *Store) Create(r *Record) error {
 	return err
 }
 
-// Update replaces the record of an attachment that has one, as a whole.
+// Update replaces an attachment's existing record atomically.
 func (s *Store) Update(r *Record) error {
 	return s.publish("update", r, func() error { return unix.Renameat(s.fd(), partName(r.Key), s.fd(), r.FileName()) })
 }
 
-// publish writes a record under the name of an unfinished one, which exists only if a concurrent ADD writes it. rename
-// then gives it its own name.
+// publish writes a record under its unfinished name, which exists already only during a concurrent
+// ADD. rename then moves it to its final name.
 func (s *Store) publish(verb string, r *Record, rename func() error) error {
 	data, err := json.Marshal(r)
 	if err == nil {
@@ -151,7 +152,7 @@ func (s *Store) publish(verb string, r *Record, rename func() error) error {
 	return nil
 }
 
-// partName returns the name of a record's file while it is being written.
+// partName returns the file name of an unfinished record.
 func partName(k Key) string { return "." + k.FileName() + partSuffix }
 
 // Read returns the record of an attachment, or nil. An unreadable record, after a disk fault or a change by
@@ -186,8 +187,8 @@ func (s *Store) Remove(k Key) error {
 	return nil
 }
 
-// Lock takes the lock of the directory, and waits for it for the time wait. It ends with the process at the latest. The
-// error for a lock that another process holds is errdefs.ErrConflict.
+// Lock takes the lock of the directory, waiting for at most the given time. The lock ends with the
+// process at the latest. The error for a lock that another process holds is errdefs.ErrConflict.
 func (s *Store) Lock(wait time.Duration) (unlock func(), err error) {
 	fd, err := unix.Openat(s.fd(), ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -203,8 +204,8 @@ func (s *Store) Lock(wait time.Duration) (unlock func(), err error) {
 	return nil, s.wrap("lock", "", err)
 }
 
-// CountPorts returns the number of ports that the container of an attachment has in its other attachments. A record
-// that cannot be read counts as a port.
+// CountPorts returns the number of ports of the container's other attachments. An unreadable record
+// counts as a port.
 func (s *Store) CountPorts(k Key) (int, error) {
 	keys, err := s.Keys()
 	if err != nil {
@@ -222,10 +223,11 @@ func (s *Store) CountPorts(k Key) (int, error) {
 	return n, nil
 }
 
-// LockRecord takes the lock of an attachment's record, and waits for it for the time wait. Who creates or removes the
-// attachment's port holds it, so that no port is created again while it is being removed. The lock is on the
-// record's file and ends with the process at the latest. Without a record there is no lock: unlock is nil. The error
-// for a lock that another process holds is errdefs.ErrConflict.
+// LockRecord takes the lock of an attachment's record, waiting for at most the given time. A
+// process that creates or removes the attachment's port holds it, so that a port is not re-created
+// during its removal. The lock is on the record's file and ends with the process at the latest.
+// Without a record, unlock is nil. The error for a lock that another process holds is
+// errdefs.ErrConflict.
 func (s *Store) LockRecord(k Key, wait time.Duration) (unlock func(), err error) {
 	fd, err := hostfs.OpenatBeneath(s.fd(), k.FileName(), unix.O_RDONLY|unix.O_NOCTTY)
 	if errdefs.IsNotFound(err) {
@@ -249,5 +251,5 @@ func (s *Store) LockRecord(k Key, wait time.Duration) (unlock func(), err error)
 	case err != nil:
 		return nil, s.wrap("lock", k.FileName(), err)
 	}
-	return nil, nil // removed or replaced by the process that had the lock before
+	return nil, nil // removed or replaced by the previous holder of the lock
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/jackfield/jackfield/internal/host/trust"
 )
 
-// CheckProgram returns why the driver of a vswitch cannot run its program on a host. A driver without a program has no
-// error.
+// CheckProgram returns the reason why a driver cannot execute its program on a host, or nil. A
+// driver without a program has no error.
 func CheckProgram(host hostfs.Root, v config.Vswitch) error {
 	if v.Type != config.VswitchGrout {
 		return nil
