@@ -127,7 +127,7 @@ func TestDoctorOnContainerd(t *testing.T) {
 		h.Eventually(func() error {
 			found, code = runDoctor(t, h, config...)
 			for _, f := range found {
-				if strings.Contains(f.Found, "refuses a newer configuration") {
+				if strings.Contains(f.Found, "rejects a newer configuration") {
 					return nil
 				}
 			}

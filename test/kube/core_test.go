@@ -102,7 +102,7 @@ func TestFaultyConfigurationIsRejected(t *testing.T) {
 	k := Start(t)
 	ns := k.Namespace("fast-faulty", nil)
 	plugin := k.PluginPod()
-	const refused = "a newer one is refused: "
+	const refused = "a newer configuration is rejected: "
 	reports := func(want bool) {
 		t.Helper()
 		k.Wait(fmt.Sprintf("the plugin reports a faulty configuration: %v", want), func() error {

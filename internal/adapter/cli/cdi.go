@@ -20,7 +20,7 @@ import (
 func cdiCommand(env Env) *cobra.Command {
 	return commandGroup(&cobra.Command{
 		Use:   "cdi",
-		Short: "Generate CDI files, and remove those whose owner is gone",
+		Short: "Generate CDI files, and remove those of removed owners",
 	}, commandGroup(&cobra.Command{
 		Use:   "generate",
 		Short: "Generate CDI files with a vendor's tool",
@@ -48,7 +48,7 @@ func transientCommand(env Env) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "transient",
-		Short: "List the CDI files of containers and claims, and remove those whose owner is gone",
+		Short: "List the CDI files of containers and claims, and remove those of removed owners",
 		Long:  transientLong,
 		Example: "  jackfield cdi transient\n" +
 			"  kubectl get resourceclaims -A -o \\\n" +
@@ -92,8 +92,9 @@ func transientCommand(env Env) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&alive, "alive", "", "`file` with the IDs of living owners, - for standard input")
-	cmd.Flags().DurationVar(&age, "older-than", orphans.DefaultAge, "with --alive, list only files that are older than this `DURATION`")
-	cmd.Flags().BoolVar(&remove, "remove", false, "remove the files of owners that are gone, and print their paths")
+	cmd.Flags().DurationVar(&age, "older-than", orphans.DefaultAge, "with --alive, list only files that are older than "+
+		"this `DURATION`")
+	cmd.Flags().BoolVar(&remove, "remove", false, "remove the files of removed owners, and print their paths")
 	n.addFlags(cmd)
 	out.addFlag(cmd)
 	return cmd
@@ -135,12 +136,14 @@ func readIDs(env Env, file string) ([]string, error) {
 		words := strings.Fields(line)
 		if len(words) > 1 {
 			// A table, or the message of a failed command, is no list of owners.
-			return nil, fmt.Errorf("read IDs from %q: line %d: invalid value %s: must be one ID a line: %w", file, i+1, diag.Quote(strings.TrimSpace(line)), errdefs.ErrInvalidArgument)
+			return nil, fmt.Errorf("read IDs from %q: line %d: invalid value %s: must be one ID a line: %w", file, i+1,
+				diag.Quote(strings.TrimSpace(line)), errdefs.ErrInvalidArgument)
 		}
 		ids = append(ids, words...)
 	}
 	if len(ids) == 0 {
-		return nil, fmt.Errorf("read IDs from %q: the list is empty, and would remove the files of every owner: %w", file, errdefs.ErrInvalidArgument)
+		return nil, fmt.Errorf("read IDs from %q: the list is empty, and would remove the files of every owner: %w", file,
+			errdefs.ErrInvalidArgument)
 	}
 	return ids, nil
 }

@@ -46,7 +46,8 @@ func generateNvidiaCommand(env Env) *cobra.Command {
 			"extension, .yaml or .json, chooses the syntax. The command prints the path. It\n" +
 			"hands the options after -- to nvidia-ctk, and reports another file that declares\n" +
 			"the same devices.",
-		Example: "  jackfield cdi generate nvidia\n  jackfield cdi generate nvidia --out /var/run/cdi/nvidia.json\n  jackfield cdi generate nvidia --out -\n" +
+		Example: "  jackfield cdi generate nvidia\n  jackfield cdi generate nvidia --out /var/run/cdi/nvidia.json\n  " +
+			"jackfield cdi generate nvidia --out -\n" +
 			"  jackfield cdi generate nvidia -- --mode=wsl",
 		Args: toolOptions,
 		RunE: func(cmd *cobra.Command, options []string) error {
@@ -116,8 +117,8 @@ func writeGenerated(cmd *cobra.Command, env Env, out string, spec *specs.Spec) e
 	return err
 }
 
-// reportShadowing reports the files that the node reads for devices of a generated file in place of that file. A file that
-// is in no CDI directory of the configuration shadows nothing and is not shadowed.
+// reportShadowing reports the files that the node reads for devices of a generated file in place of that file. A file
+// that is in no CDI directory of the configuration shadows nothing and is not shadowed.
 func reportShadowing(cmd *cobra.Command, env Env, file string, spec *specs.Spec) error {
 	registry, _, err := (&hostFlags{root: "/"}).openRegistry(cmd, env, false)
 	if err != nil {
@@ -159,7 +160,8 @@ func isSameFile(a, b string) bool {
 }
 
 // cleanEnvironment is the hint of every failure of nvidia-ctk.
-const cleanEnvironment = "nvidia-ctk ran in a clean environment, without LD_LIBRARY_PATH, NVIDIA_CTK_* and other variables of yours; " +
+const cleanEnvironment = "nvidia-ctk ran in a clean environment, without LD_LIBRARY_PATH, NVIDIA_CTK_* and other " +
+	"variables of yours; " +
 	"pass its options after --, or run it in your environment: `nvidia-ctk cdi generate --output=" + nvidiaFile +
 	"`, then `jackfield validate " + nvidiaFile + "`"
 
@@ -170,7 +172,8 @@ func runNvidiaCTK(ctx context.Context, env Env, options []string) ([]byte, error
 	if !ok {
 		return nil, &hintedError{
 			err: fmt.Errorf("find %q: it is in no absolute directory of PATH: %w", nvidiaTool, errdefs.ErrNotFound),
-			hint: "install the NVIDIA Container Toolkit: the package nvidia-container-toolkit-base of NVIDIA's repository has nvidia-ctk; " +
+			hint: "install the NVIDIA Container Toolkit: the package nvidia-container-toolkit-base of NVIDIA's repository has " +
+				"nvidia-ctk; " +
 				"the NVIDIA driver must be installed as well",
 		}
 	}
@@ -187,7 +190,8 @@ func runNvidiaCTK(ctx context.Context, env Env, options []string) ([]byte, error
 	err := cmd.Run()
 	switch {
 	case out.overflow:
-		return nil, fmt.Errorf("run %q: it prints more than the %d bytes a CDI file may have: %w", tool, cdi.MaxFileSize, errdefs.ErrInvalidArgument)
+		return nil, fmt.Errorf("run %q: it prints more than the %d bytes a CDI file may have: %w", tool, cdi.MaxFileSize,
+			errdefs.ErrInvalidArgument)
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		err = fmt.Errorf("no answer within %s: %w", nvidiaTimeout, errdefs.ErrUnavailable)
 	case errors.Is(err, exec.ErrWaitDelay):

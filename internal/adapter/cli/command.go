@@ -158,7 +158,8 @@ func commandGroup(cmd *cobra.Command, subs ...*cobra.Command) *cobra.Command {
 		case !cmd.HasParent():
 			return cmd.Help()
 		}
-		return usagef(cmd, "%sa command is missing: must be one of %s", commandPrefix(cmd), strings.Join(subcommands(cmd), ", "))
+		return usagef(cmd, "%sa command is missing: must be one of %s", commandPrefix(cmd),
+			strings.Join(subcommands(cmd), ", "))
 	}
 	cmd.AddCommand(subs...)
 	return cmd

@@ -80,7 +80,8 @@ func (n *hostFlags) completeFromStatus(words func(*status.Node) []cobra.Completi
 }
 
 // completeNamedSockets completes the named sockets of the configuration.
-func (n *hostFlags) completeNamedSockets(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+func (n *hostFlags) completeNamedSockets(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion,
+	cobra.ShellCompDirective) {
 	local, err := n.openNode(cmd)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -92,7 +93,8 @@ func (n *hostFlags) completeNamedSockets(cmd *cobra.Command, _ []string, _ strin
 func containerIDs(now *status.Node) []cobra.Completion {
 	var words []cobra.Completion
 	for _, c := range slices.Concat(now.Containers, now.Missed) {
-		words = append(words, cobra.CompletionWithDesc(plain(c.ContainerID), plain(strings.Trim(c.Namespace+"/"+c.Pod+"/"+c.Container, "/"))))
+		words = append(words, cobra.CompletionWithDesc(plain(c.ContainerID),
+			plain(strings.Trim(c.Namespace+"/"+c.Pod+"/"+c.Container, "/"))))
 	}
 	return words
 }

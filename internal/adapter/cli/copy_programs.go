@@ -112,7 +112,8 @@ func copyProgram(from, to string) (result string, err error) {
 		return "", fmt.Errorf("copy %q: %w", from, err)
 	}
 	var there unix.Stat_t
-	if err := unix.Lstat(to, &there); err == nil && there.Mode == unix.S_IFREG|0o755 && trust.Check(to, &there, trust.Options{}) == nil {
+	if err := unix.Lstat(to, &there); err == nil && there.Mode == unix.S_IFREG|0o755 &&
+		trust.Check(to, &there, trust.Options{}) == nil {
 		if have, err := readProgram(to); err == nil && bytes.Equal(have, data) {
 			return "unchanged", nil
 		}

@@ -117,7 +117,8 @@ func (n localNode) describeSearch(sandboxID string) string {
 	if sandboxID != "" {
 		return fmt.Sprintf("sandbox %s in %s", sandboxID, n.cfg.DeviceInfo.CNIDir)
 	}
-	return fmt.Sprintf("network attachments in %s, none of device plugins in %s, and no device metadata in %s", n.cfg.DeviceInfo.CNIDir, n.cfg.DeviceInfo.DPDir, n.cfg.Kubelet.PluginsDir)
+	return fmt.Sprintf("network attachments in %s, none of device plugins in %s, and no device metadata in %s",
+		n.cfg.DeviceInfo.CNIDir, n.cfg.DeviceInfo.DPDir, n.cfg.Kubelet.PluginsDir)
 }
 
 func infoFilesText(files []infoFile) string {

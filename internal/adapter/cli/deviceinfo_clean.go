@@ -24,9 +24,9 @@ import (
 const infoCleanLong = `clean removes device-info files in one of three forms, and prints the path of
 each file that it removes. --dry-run prints the same and removes nothing.
 
-  --sandbox-id ID            files of a sandbox that is gone, as at CNI DEL (§4.2.1)
+  --sandbox-id ID            files of a removed sandbox, as at CNI DEL (§4.2.1)
   --resource R --device ID   file of a device, as its plugin stops (§4.1.1)
-  --orphans                  files of network attachments of all sandboxes that are gone
+  --orphans                  files of network attachments of all removed sandboxes
 
 For --orphans, --keep-sandboxes names the sandboxes that live: a comma list, or -
 for standard input. A file is removed only if its name has the ID of a sandbox (64
@@ -59,7 +59,7 @@ func infoCleanCommand(env Env) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "clean {--sandbox-id ID | --resource NAME --device ID | --orphans --keep-sandboxes ID,...}",
-		Short: "Remove device-info files of sandboxes and devices that are gone",
+		Short: "Remove device-info files of removed sandboxes and devices",
 		Long:  infoCleanLong,
 		Example: "  jackfield deviceinfo clean --sandbox-id ID\n" +
 			"  crictl pods -q |\n" +
@@ -83,11 +83,12 @@ func infoCleanCommand(env Env) *cobra.Command {
 			return c.removeDevice()
 		},
 	}
-	cmd.Flags().StringVar(&c.sandbox, "sandbox-id", "", "`ID` of a sandbox that is gone")
+	cmd.Flags().StringVar(&c.sandbox, "sandbox-id", "", "`ID` of a removed sandbox")
 	c.device.addFlags(cmd)
-	cmd.Flags().BoolVar(&c.orphans, "orphans", false, "the files of all sandboxes that are not to be kept")
-	cmd.Flags().StringSliceVar(&c.keep, "keep-sandboxes", nil, "`IDs` of the sandboxes that live, - for standard input")
-	cmd.Flags().DurationVar(&c.age, "older-than", orphans.DefaultAge, "with --orphans, remove only files that are older than this `DURATION`")
+	cmd.Flags().BoolVar(&c.orphans, "orphans", false, "the files of all sandboxes but the kept ones")
+	cmd.Flags().StringSliceVar(&c.keep, "keep-sandboxes", nil, "`IDs` of living sandboxes, - for standard input")
+	cmd.Flags().DurationVar(&c.age, "older-than", orphans.DefaultAge,
+		"with --orphans, remove only files that are older than this `DURATION`")
 	cmd.Flags().BoolVar(&c.dryRun, "dry-run", false, "print what would be removed, and remove nothing")
 	n.addFlags(cmd)
 	c.out.addFlag(cmd)
@@ -128,7 +129,7 @@ func (c *cleanCommand) checkFlags(cmd *cobra.Command) error {
 	case !c.orphans && (c.keep != nil || cmd.Flags().Changed("older-than")):
 		return usagef(cmd, "--keep-sandboxes and --older-than go with --orphans only")
 	case c.orphans && c.keep == nil:
-		return usagef(cmd, "--orphans requires --keep-sandboxes: the IDs of the sandboxes that live")
+		return usagef(cmd, "--orphans requires --keep-sandboxes: the IDs of the living sandboxes")
 	case c.age < 0:
 		return usagef(cmd, "--older-than: invalid value %s: must not be negative", c.age)
 	}
@@ -203,7 +204,8 @@ func checkIDs(ids []string) string {
 	}
 	for _, id := range ids {
 		if !orphans.IsRuntimeID(id) {
-			return fmt.Sprintf("invalid value %s: must be 12 to 64 lower case hexadecimal digits, as `crictl pods -q` prints them", diag.Quote(id))
+			return fmt.Sprintf("invalid value %s: must be 12 to 64 lower case hexadecimal digits, as `crictl pods -q` prints "+
+				"them", diag.Quote(id))
 		}
 	}
 	return ""
@@ -222,7 +224,8 @@ func (c *cleanCommand) removeOrphans(cmd *cobra.Command) error {
 	}
 	keep = append(slices.Clone(keep), recorded...)
 	dir := c.cniDir()
-	names, err := orphans.OldFiles(c.host, dir.Dir, time.Now().Add(-c.age), func(name string) bool { return orphans.IsDeviceInfo(name, keep) })
+	names, err := orphans.OldFiles(c.host, dir.Dir, time.Now().Add(-c.age),
+		func(name string) bool { return orphans.IsDeviceInfo(name, keep) })
 	if err != nil && !errdefs.IsNotFound(err) {
 		return fmt.Errorf("list device-info directory %q: %w", dir.Dir, err)
 	}

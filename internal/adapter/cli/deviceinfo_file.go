@@ -51,7 +51,8 @@ type claimDevice struct {
 // newClaimFiles returns the devices in a file of device metadata. A file without a device is one
 // element, too.
 func newClaimFiles(f *devicemetadata.File) (out []infoFile) {
-	place := claimDevice{Namespace: f.Namespace, Name: f.Claim, Request: f.Request, Device: devicemetadata.Device{Driver: f.Driver}}
+	place := claimDevice{Namespace: f.Namespace, Name: f.Claim, Request: f.Request,
+		Device: devicemetadata.Device{Driver: f.Driver}}
 	if f.Err != nil {
 		return []infoFile{{Role: roleClaim, File: f.Path, Claim: &place, Findings: diag.InFile(f.Path, f.Err)}}
 	}

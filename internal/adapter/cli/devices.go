@@ -97,7 +97,7 @@ func devicesCommand(env Env) *cobra.Command {
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if watch && out.format == formatYAML {
-				return usagef(cmd, "devices: --watch prints text or json; found -o yaml")
+				return usagef(cmd, "devices: --watch: invalid format yaml: must be text or json")
 			}
 			registry, local, err := n.openRegistry(cmd, env, watch)
 			if err != nil {
@@ -129,7 +129,8 @@ func readInventory(cache *cdi.Cache, node localNode) (*inventory, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := &inventory{Dirs: []cdiDir{}, Devices: []cdiDevice{}, Conflicts: []cdiConflict{}, Refused: []cdiRefused{}, Ignored: []cdiIgnored{}, Shadowed: []cdiShadowed{}, DeviceInfo: plugins}
+	o := &inventory{Dirs: []cdiDir{}, Devices: []cdiDevice{}, Conflicts: []cdiConflict{}, Refused: []cdiRefused{},
+		Ignored: []cdiIgnored{}, Shadowed: []cdiShadowed{}, DeviceInfo: plugins}
 	s := cache.Snapshot()
 	for _, d := range s.Dirs() {
 		dir := cdiDir{Path: d.Path, Missing: d.Missing}
@@ -141,12 +142,14 @@ func readInventory(cache *cdi.Cache, node localNode) (*inventory, error) {
 	for _, name := range s.Devices() {
 		if d, err := s.Device(name); err == nil {
 			content, _ := json.Marshal([]any{d.SpecEdits, d.Edits})
-			o.Devices = append(o.Devices, cdiDevice{Name: d.Name, Kind: d.Kind, File: d.File, Annotations: d.Annotations, content: string(content)})
+			o.Devices = append(o.Devices, cdiDevice{Name: d.Name, Kind: d.Kind, File: d.File, Annotations: d.Annotations,
+				content: string(content)})
 		}
 	}
 	for _, f := range s.Files() {
 		if bad, ok := errors.AsType[*cdi.SpecError](f.Err); ok {
-			o.Refused = append(o.Refused, cdiRefused{File: f.Path, Kind: f.Kind, Devices: f.Devices, Findings: diag.InFile(f.Path, bad)})
+			o.Refused = append(o.Refused, cdiRefused{File: f.Path, Kind: f.Kind, Devices: f.Devices,
+				Findings: diag.InFile(f.Path, bad)})
 		}
 		for _, c := range f.Conflicts {
 			if c.Files[0] == f.Path { // each of the files has the conflict

@@ -65,8 +65,10 @@ func doctorCommand(env Env) *cobra.Command {
 	h.addFlags(cmd)
 	f := cmd.Flags()
 	f.BoolVar(&opts.Fix, "fix", false, "do what is safe about findings")
-	f.StringVar(&opts.ContainerdFile, "containerd-config", runtimeconfig.ContainerdFile, "containerd's configuration `file`")
-	f.StringVar(&opts.CRIOFile, "crio-config", runtimeconfig.CRIOFile, "CRI-O's configuration `file`, and its directory FILE.d")
+	f.StringVar(&opts.ContainerdFile, "containerd-config", runtimeconfig.ContainerdFile,
+		"containerd's configuration `file`")
+	f.StringVar(&opts.CRIOFile, "crio-config", runtimeconfig.CRIOFile,
+		"CRI-O's configuration `file`, and its directory FILE.d")
 	f.StringVar(&opts.NRISocket, "nri-socket", "", "NRI `socket` of the runtime (default what its configuration says)")
 	out.addFlag(cmd)
 	return cmd
@@ -91,7 +93,8 @@ func doctorText(findings []doctor.Finding, width int) string {
 		case f.Severity == doctor.Error:
 			mark = "ERROR"
 		}
-		fmt.Fprintf(&b, "%s %-14s %s\n", colored(stateColor(mark), fmt.Sprintf("%-8s", mark)), f.Check, wrapText(plainLines(f.Found), width, foundColumn))
+		fmt.Fprintf(&b, "%s %-14s %s\n", colored(stateColor(mark), fmt.Sprintf("%-8s", mark)), f.Check,
+			wrapText(plainLines(f.Found), width, foundColumn))
 		if f.Remedy != "" && !f.Fixed {
 			fmt.Fprintf(&b, "%s-> %s\n", strings.Repeat(" ", foundColumn), wrapText(plainLines(f.Remedy), width, remedyColumn))
 		}

@@ -50,8 +50,10 @@ func enableNRICommand(env Env) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return e.run(cmd, env) },
 	}
 	f := cmd.Flags()
-	f.StringVar(&e.runtime, "runtime", "", "`runtime` to configure: containerd or cri-o (default: the one that has a configuration or a socket here)")
-	f.StringVar(&e.file, "runtime-config", "", "containerd's configuration `file`, or CRI-O's drop-in, a host path (default "+
+	f.StringVar(&e.runtime, "runtime", "", "`runtime` to configure: containerd or cri-o (default: the one that has a "+
+		"configuration or a socket here)")
+	f.StringVar(&e.file, "runtime-config", "", "containerd's configuration `file`, or CRI-O's drop-in, a host path "+
+		"(default "+
 		runtimeconfig.ContainerdFile+", or "+runtimeconfig.CRIODropIn+")")
 	f.BoolVar(&e.dryRun, "dry-run", false, "print the drop-in, and do not write it")
 	completeFlag(cmd, "runtime", fixedValues("containerd", "cri-o"))
@@ -97,7 +99,7 @@ func (e *enableNRI) run(cmd *cobra.Command, env Env) error {
 		return fmt.Errorf("turn NRI on in %s: %w", e.runtime, err)
 	}
 	for _, m := range plan.Missing {
-		env.message("warning: there is no %s: its settings for NRI are not known", m)
+		env.message("warning: there is no %s: its settings for NRI are unknown", m)
 	}
 	return e.apply(env, host, unit, plan)
 }
@@ -147,5 +149,6 @@ func findRuntime(host hostfs.Root) (string, error) {
 	if crio {
 		what = "both containerd and CRI-O are here"
 	}
-	return "", &hintedError{err: errors.New(what), hint: "name the runtime: --runtime containerd, or --runtime cri-o", usage: true}
+	return "", &hintedError{err: errors.New(what), hint: "name the runtime: --runtime containerd, or --runtime cri-o",
+		usage: true}
 }

@@ -80,7 +80,8 @@ func explainCommand(env Env) *cobra.Command {
 	n.addFlags(cmd)
 	addNamespaceFlag(cmd, &q.namespace, "pods that name none (default \"default\")")
 	cmd.Flags().StringVar(&q.container, "container", "", "only the container of this `name` in the manifest")
-	cmd.Flags().StringVar(&q.sandboxID, "sandbox-id", "", "`ID` of the pod's sandbox, by which its network attachments are found")
+	cmd.Flags().StringVar(&q.sandboxID, "sandbox-id", "", "`ID` of the pod's sandbox, by which its network attachments "+
+		"are found")
 	cmd.Flags().StringVar(&q.containerID, "container-id", "", "`ID` of a container of this node")
 	completeFlag(cmd, "sandbox-id", n.completeFromStatus(sandboxIDs))
 	completeFlag(cmd, "container-id", n.completeFromStatus(containerIDs))
@@ -118,7 +119,8 @@ func (n *hostFlags) explainPods(cmd *cobra.Command, env Env, out output, q expla
 		return err
 	}
 	if q.sandboxID != "" && len(q.Pods) > 1 {
-		return usagef(cmd, "--sandbox-id is of one pod; found %d pods in %s", len(q.Pods), strings.Join(q.files, ", "))
+		return usagef(cmd, "--sandbox-id is for one pod: invalid number of pods in %[2]s: %[1]d", len(q.Pods),
+			strings.Join(q.files, ", "))
 	}
 	local, err := n.openInForce(cmd, env)
 	if err != nil {
@@ -143,7 +145,8 @@ func (n *hostFlags) explainPods(cmd *cobra.Command, env Env, out output, q expla
 		env.message("warning: %s", w)
 	}
 	if isPod(env, local.host) {
-		env.message("note: this is a pod, which does not see the host's files: mount sources and hook programs of CDI files are not checked")
+		env.message("note: this is a pod, which does not see the host's files: mount sources and hook programs of CDI " +
+			"files are not checked")
 	}
 	all := []explanation{}
 	for _, p := range q.Pods {

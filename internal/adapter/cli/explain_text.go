@@ -45,7 +45,8 @@ func (t *explainText) writeExplanation(x *explain.Explanation) {
 			t.writeLine("note", n)
 		}
 	}
-	t.writeEdits(&x.Edits, "\n  For the application to find them\n", func(o edit.Origin) bool { return o.Source == edit.SourceJackfield })
+	t.writeEdits(&x.Edits, "\n  For the application to find them\n",
+		func(o edit.Origin) bool { return o.Source == edit.SourceJackfield })
 }
 
 func verdictText(x *explain.Explanation) string {
@@ -121,7 +122,8 @@ func (t *explainText) writeReason(err error, it *engine.Item) {
 	var hints []string
 	for request, ok := err.(*engine.RequestError); ok; request, ok = err.(*engine.RequestError) {
 		unknown := *request
-		for part, known := range map[*string]string{&unknown.Annotation: it.From, &unknown.Request: it.Request, &unknown.File: it.File} {
+		for part, known := range map[*string]string{&unknown.Annotation: it.From, &unknown.Request: it.Request,
+			&unknown.File: it.File} {
 			if *part == known {
 				*part = ""
 			}

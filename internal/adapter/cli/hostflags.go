@@ -34,7 +34,8 @@ func (n *hostFlags) addRootFlag(cmd *cobra.Command) {
 }
 
 func (n *hostFlags) addFlags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&n.configFile, "config", "", "configuration `file` (default "+config.DefaultPath+", when it exists)")
+	cmd.Flags().StringVar(&n.configFile, "config", "", "configuration `file` (default "+config.DefaultPath+", when it "+
+		"exists)")
 	n.addRootFlag(cmd)
 }
 
@@ -80,7 +81,8 @@ func (n *hostFlags) openInForce(cmd *cobra.Command, env Env) (local localNode, e
 	}
 	cfg, from := n.configInForce(cmd.Context(), local.host)
 	if cfg == nil {
-		return local, &hintedError{err: err, hint: "correct it: `jackfield validate " + config.DefaultPath + "` has every finding"}
+		return local, &hintedError{err: err, hint: "correct it: `jackfield validate " + config.DefaultPath +
+			"` has every finding"}
 	}
 	env.message("warning: %v", err)
 	env.message("note: %s is used until that is corrected", from)
@@ -92,7 +94,8 @@ func (n *hostFlags) openInForce(cmd *cobra.Command, env Env) (local localNode, e
 func (n *hostFlags) configInForce(ctx context.Context, host hostfs.Root) (cfg *config.Config, from string) {
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
-	if node, err := status.Find(ctx, host, config.StateDirs(host, n.configFile)); err == nil && (node.Config.Text != "" || node.Config.File == "") {
+	if node, err := status.Find(ctx, host, config.StateDirs(host, n.configFile)); err == nil &&
+		(node.Config.Text != "" || node.Config.File == "") {
 		if cfg, err := config.Parse([]byte(node.Config.Text), node.Config.File); err == nil {
 			return cfg, fmt.Sprintf("the configuration in force, of jackfield-nri (process %d)", node.PID)
 		}
@@ -122,7 +125,7 @@ func (n *hostFlags) hostPath(cmd *cobra.Command, arg string) (string, error) {
 	case filepath.IsAbs(arg):
 		return path.Clean(arg), nil
 	case n.root != "/":
-		return "", usagef(cmd, "with --root, paths are those of the host below it and begin with /; found %q", arg)
+		return "", usagef(cmd, "invalid path %q: with --root, it must be a path of the host below it, and begin with /", arg)
 	}
 	abs, err := filepath.Abs(arg)
 	if err != nil {
@@ -131,8 +134,8 @@ func (n *hostFlags) hostPath(cmd *cobra.Command, arg string) (string, error) {
 	return abs, nil
 }
 
-// isPod reports whether the command runs in a pod, such as that of jackfield-nri, on the pod's own files. The kubelet sets
-// the variable in every container.
+// isPod reports whether the command runs in a pod, such as that of jackfield-nri, on the pod's own files. The kubelet
+// sets the variable in every container.
 func isPod(env Env, host hostfs.Root) bool {
 	return host.IsLive() && env.Getenv("KUBERNETES_SERVICE_HOST") != ""
 }

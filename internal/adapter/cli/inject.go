@@ -75,16 +75,20 @@ func injectCommand(env Env) *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&in.file.bundle, "bundle", "", "`directory` of the OCI bundle whose config.json to change")
 	f.StringVar(&in.file.spec, "spec", "", "OCI config.json `file` to read, - for standard input")
-	f.StringVar(&in.file.out, "out", "", "`file` to write, - for standard output (default: --bundle's own, or standard output)")
+	f.StringVar(&in.file.out, "out", "", "`file` to write, - for standard output (default: --bundle's own, or standard "+
+		"output)")
 	f.StringArrayVar(&in.devices, "cdi-device", nil, "`name` of a CDI device to inject; may be repeated")
-	f.StringArrayVar(&in.annotations, "annotation", nil, "a request as the pod annotation `KEY=VALUE` makes it; may be repeated")
+	f.StringArrayVar(&in.annotations, "annotation", nil, "a request as the pod annotation `KEY=VALUE` makes it; may be "+
+		"repeated")
 	f.StringVar(&in.sandboxID, "sandbox-id", "", "`ID` of the pod sandbox whose network attachments to inject")
 	f.StringVar(&in.containerID, "container-id", "", "`ID` under which to keep what the container needs on the host")
 	addNamespaceFlag(cmd, &in.namespace, "the pod, for the policy of --config")
 	f.StringVar(&in.pod, "pod", "", "`name` of the pod, for the policy of --config")
 	f.StringVar(&in.ctrName, "container", "", "`name` of the container in the pod")
-	f.BoolVar(&in.remove, "remove", false, "remove what was made on the host for a container (--bundle, --container-id) or sandbox (--sandbox-id)")
-	f.StringVar(&in.flags.configFile, "config", "", "configuration `file` whose policy applies (default: no policy, the rest of "+config.DefaultPath+")")
+	f.BoolVar(&in.remove, "remove", false, "remove what was made on the host for a container (--bundle, --container-id) "+
+		"or sandbox (--sandbox-id)")
+	f.StringVar(&in.flags.configFile, "config", "", "configuration `file` whose policy applies (default: no policy, the "+
+		"rest of "+config.DefaultPath+")")
 	in.flags.addRootFlag(cmd)
 	completeFlag(cmd, "cdi-device", in.flags.completeDevices(env))
 	return cmd
@@ -177,13 +181,15 @@ func (in *injection) createEngine() (*engine.Engine, error) {
 	cfg := *in.cfg
 	cfg.StateDir = in.storeDir()
 	return engine.New(in.host, &cfg, engine.Options{
-		AllowAll: in.flags.configFile == "", Once: true, FindSocketDir: staging.SocketDirFinder(in.host, cfg.StateDir, staging.InjectOwner), Kubelet: kubelet.QueryPod, SpecDirs: dirs, ForAdministrator: true,
+		AllowAll: in.flags.configFile == "", Once: true, FindSocketDir: staging.SocketDirFinder(in.host, cfg.StateDir,
+			staging.InjectOwner), Kubelet: kubelet.QueryPod, SpecDirs: dirs, ForAdministrator: true,
 	})
 }
 
 // editSpec returns the spec with the edits, after creating what they need on the host. undo removes
 // that again.
-func (in *injection) editSpec(ctx context.Context, e *engine.Engine, spec *oci.Config, annotations map[string]string) (text []byte, undo func() error, err error) {
+func (in *injection) editSpec(ctx context.Context, e *engine.Engine, spec *oci.Config,
+	annotations map[string]string) (text []byte, undo func() error, err error) {
 	id, err := in.recordID()
 	if err != nil {
 		return nil, nil, err
@@ -231,7 +237,10 @@ func (in *injection) explainError(err error) error {
 		err = &deniedError{errors.Join(all.Errs...)}
 	}
 	err = fmt.Errorf("inject into %q: %w", in.file.name, err)
-	if in.sandboxID == "" && slices.ContainsFunc(in.annotations, func(a string) bool { return strings.HasPrefix(a, annotation.NetworksKey) }) {
+	if in.sandboxID == "" && slices.ContainsFunc(in.annotations, func(a string) bool {
+		return strings.HasPrefix(a,
+			annotation.NetworksKey)
+	}) {
 		return &hintedError{err: err, hint: "network attachments are those of a pod's sandbox: say with --sandbox-id which"}
 	}
 	return err
@@ -254,7 +263,8 @@ func expandAliases(names []string, aliases map[string]string) ([]string, error) 
 	for i, name := range names {
 		out[i] = name
 		if address, _ := diag.PCIAddress(name); address != "" || strings.HasPrefix(name, "/dev/") {
-			return nil, fmt.Errorf("--cdi-device: invalid CDI device name %s: must be vendor.com/class=name (`jackfield devices` lists them): %w",
+			return nil, fmt.Errorf("--cdi-device: invalid CDI device name %s: must be vendor.com/class=name (`jackfield "+
+				"devices` lists them): %w",
 				diag.Quote(name), errdefs.ErrInvalidArgument)
 		}
 		alias, device, ok := strings.Cut(name, "=")
@@ -263,7 +273,8 @@ func expandAliases(names []string, aliases map[string]string) ([]string, error) 
 		}
 		kind, known := aliases[alias]
 		if !known {
-			return nil, fmt.Errorf("--cdi-device: found %s: %s: %w", diag.Quote(name), annotation.UnknownAlias(alias, device, aliases), errdefs.ErrNotFound)
+			return nil, fmt.Errorf("--cdi-device: invalid value %s: %s: %w", diag.Quote(name),
+				annotation.UnknownAlias(alias, device, aliases), errdefs.ErrNotFound)
 		}
 		out[i] = kind + "=" + device
 	}

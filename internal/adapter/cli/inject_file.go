@@ -112,7 +112,8 @@ func (p *openedFile) lockDirectory(wait time.Duration) error {
 	case err == nil, errors.Is(err, unix.ENOLCK), errors.Is(err, unix.EOPNOTSUPP):
 		return nil
 	case errors.Is(err, unix.EWOULDBLOCK):
-		return fmt.Errorf("another program has locked its directory for %v; run this again when it is done: %w", wait, errdefs.ErrUnavailable)
+		return fmt.Errorf("another program has locked its directory for %v; run this again when it is done: %w", wait,
+			errdefs.ErrUnavailable)
 	case errors.Is(err, unix.EBADF):
 		return fmt.Errorf("lock its directory: %w", unix.EACCES) // it may only be searched
 	default:
@@ -201,7 +202,8 @@ func openInBundle(bundle string) (openedFile, error) {
 		return openedFile{}, err
 	}
 	if trust.Check(bundle, &st, trust.Options{}) != nil {
-		return openedFile{}, fmt.Errorf("it is a symlink in a directory that another user can change; name the file that it leads to with --spec FILE -o FILE: %w",
+		return openedFile{}, fmt.Errorf("it is a symlink in a directory that another user can change; name the file that "+
+			"it leads to with --spec FILE -o FILE: %w",
 			errdefs.ErrPermissionDenied)
 	}
 	return openFile(path)
@@ -225,7 +227,8 @@ func openInDirectory(dir, base string) (p openedFile, err error) {
 		return p, nil
 	case err == nil && st.Mode&unix.S_IFMT != unix.S_IFREG:
 		// Nor is a symlink to nothing, which /dev/stdout can be.
-		err = fmt.Errorf("it is a %s, not a regular file; - stands for standard input and output: %w", hostfs.TypeName(st.Mode), errdefs.ErrInvalidArgument)
+		err = fmt.Errorf("it is a %s, not a regular file; - stands for standard input and output: %w",
+			hostfs.TypeName(st.Mode), errdefs.ErrInvalidArgument)
 	}
 	if err != nil {
 		p.close()

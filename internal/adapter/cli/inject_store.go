@@ -22,7 +22,8 @@ import (
 // before.
 func (in *injection) prepare(c edit.Container) (undo func() error, err error) {
 	if c.ID == "" {
-		return nil, fmt.Errorf("its sockets and devices need a directory on this host: name the container with --container-id, "+
+		return nil, fmt.Errorf("its sockets and devices need a directory on this host: name the container with "+
+			"--container-id, "+
 			"and when it is gone run `jackfield inject --remove --container-id ID`: %w", errdefs.ErrFailedPrecondition)
 	}
 	c.SandboxID = cmp.Or(c.SandboxID, c.ID)

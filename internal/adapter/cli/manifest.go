@@ -61,8 +61,8 @@ func (m *manifestFlags) checkFlags(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// readPods reads all files, and checks that a pod has the container. Notes about pods go to standard error. Of several files,
-// one that cannot be read is reported there and counted, and the others are read.
+// readPods reads all files, and checks that a pod has the container. Notes about pods go to standard error. Of several
+// files, one that cannot be read is reported there and counted, and the others are read.
 func (m *manifestFlags) readPods(cmd *cobra.Command, env Env) error {
 	for _, name := range m.files {
 		files, err := manifest.FilesIn(name)
@@ -104,14 +104,16 @@ func (m *manifestFlags) readPods(cmd *cobra.Command, env Env) error {
 			m.Add(objects)
 		}
 		if isEmpty && m.unread == 0 {
-			return fmt.Errorf("read manifests in %q: no %s file in the directory holds a pod: %w", name, strings.Join(manifest.Suffixes, ", "), errdefs.ErrNotFound)
+			return fmt.Errorf("read manifests in %q: no %s file in the directory holds a pod: %w", name,
+				strings.Join(manifest.Suffixes, ", "), errdefs.ErrNotFound)
 		}
 	}
 	if len(m.Pods) == 0 && m.unread > 0 {
 		return errNoAnswer
 	}
 	if len(m.Pods) == 0 {
-		return fmt.Errorf("read manifests in %s: they hold networks or resource claims, but no pod: %w", strings.Join(m.files, ", "), errdefs.ErrInvalidArgument)
+		return fmt.Errorf("read manifests in %s: they hold networks or resource claims, but no pod: %w",
+			strings.Join(m.files, ", "), errdefs.ErrInvalidArgument)
 	}
 	return m.CheckContainer(m.container)
 }
@@ -134,7 +136,8 @@ func (m *manifestFlags) setNamespace(cmd *cobra.Command, env Env, file string, p
 	case p.Metadata.Namespace == "":
 		p.Metadata.Namespace = m.namespace
 	case m.namespace != "" && m.namespace != p.Metadata.Namespace:
-		return usagef(cmd, "--namespace: found %q, but %s in %q names the namespace %q", m.namespace, p.Title(), file, p.Metadata.Namespace)
+		return usagef(cmd, "--namespace: invalid value %q: %s in %q names the namespace %q", m.namespace, p.Title(), file,
+			p.Metadata.Namespace)
 	}
 	return nil
 }

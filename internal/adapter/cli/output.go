@@ -38,7 +38,8 @@ type output struct {
 // addFlag adds -o with text, json, yaml and more formats, and --color.
 func (o *output) addFlag(cmd *cobra.Command, more ...string) {
 	addChoice(cmd, &o.format, "output", "o", "`format`", append([]string{formatText, formatJSON, formatYAML}, more...)...)
-	addChoice(cmd, &o.color, "color", "", "`when` text has colours (auto: on a terminal, without NO_COLOR)", colorAuto, colorAlways, colorNever)
+	addChoice(cmd, &o.color, "color", "", "`when` text has colours (auto: on a terminal, without NO_COLOR)", colorAuto,
+		colorAlways, colorNever)
 }
 
 // addNamespaceFlag adds -n, the namespace of pods.

@@ -97,7 +97,8 @@ func (q *policyCheck) checkFlags(cmd *cobra.Command, args []string) error {
 	for _, m := range q.mounts {
 		parts := strings.Split(m, ":")
 		if len(parts) < 2 || len(parts) > 3 || len(parts) == 3 && parts[2] != "ro" {
-			return usagef(cmd, "--mount: invalid value %q: must be SOURCE:DESTINATION or SOURCE:DESTINATION:ro; type=TYPE in place of SOURCE for a file system that is no bind mount", m)
+			return usagef(cmd, "--mount: invalid value %q: must be SOURCE:DESTINATION or SOURCE:DESTINATION:ro; type=TYPE in "+
+				"place of SOURCE for a file system that is no bind mount", m)
 		}
 		mount := policy.Mount{Source: parts[0], Destination: parts[1], ReadOnly: len(parts) == 3}
 		if fsType, ok := strings.CutPrefix(parts[0], "type="); ok {
@@ -123,7 +124,8 @@ func (q *policyCheck) checkFlags(cmd *cobra.Command, args []string) error {
 		return usagef(cmd, "--label, --runtime-class and --image describe a container; with a manifest, the manifest does")
 	}
 	if len(q.files) == 0 && q.query.IsEmpty() {
-		return usagef(cmd, "nothing to ask about: name a file with pods, or give one of --cdi, --device, --socket, --named-socket, --mount, --hook, --network, --port")
+		return usagef(cmd, "nothing to ask about: name a file with pods, or give one of --cdi, --device, --socket, "+
+			"--named-socket, --mount, --hook, --network, --port")
 	}
 	return nil
 }
@@ -144,7 +146,8 @@ func (q *policyCheck) checkQuery(cmd *cobra.Command, env Env, out output, p *pol
 	if len(q.files) == 0 {
 		q.subject.Namespace, q.subject.Container = q.namespace, q.container
 		name := (&engine.Request{Namespace: q.namespace, Container: q.container}).Name()
-		all = append(all, containerDecisions{Container: name, title: q.title(), Decisions: p.EvaluateSubject(q.subject, policyeval.PodQuery{More: q.query})})
+		all = append(all, containerDecisions{Container: name, title: q.title(),
+			Decisions: p.EvaluateSubject(q.subject, policyeval.PodQuery{More: q.query})})
 	} else {
 		if err := q.readPods(cmd, env); err != nil {
 			return err
@@ -154,7 +157,8 @@ func (q *policyCheck) checkQuery(cmd *cobra.Command, env Env, out output, p *pol
 		}
 	}
 	no := slices.ContainsFunc(all, func(c containerDecisions) bool {
-		return c.Error != "" || slices.ContainsFunc(c.Decisions, func(d policyeval.Decision) bool { return d.Outcome == policyeval.Refused })
+		return c.Error != "" || slices.ContainsFunc(c.Decisions,
+			func(d policyeval.Decision) bool { return d.Outcome == policyeval.Refused })
 	})
 	return answerError(out.writeResult(env, all, func() string { return checkedText(all) }), no, q.unread > 0)
 }

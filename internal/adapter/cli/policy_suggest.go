@@ -79,7 +79,8 @@ func (n *hostFlags) readLogs(cmd *cobra.Command, env Env, log *policyeval.AuditL
 	}
 	file := local.cfg.AuditLog.File
 	if file == "" {
-		return fmt.Errorf("suggest rules: the configuration names no audit.file; name a file, or set audit.file and let containers run: %w", errdefs.ErrFailedPrecondition)
+		return fmt.Errorf("suggest rules: the configuration names no audit.file; name a file, or set audit.file and let "+
+			"containers run: %w", errdefs.ErrFailedPrecondition)
 	}
 	f, err := local.host.Open(file, unix.O_RDONLY)
 	if err == nil {
@@ -135,12 +136,14 @@ func suggestionText(rules []policy.Rule, left []policy.Suggestion) string {
 	}
 	for i := range rules {
 		r := &rules[i]
-		b.WriteString("    - name: " + r.Name + "\n      for: {namespaces: [" + strconv.Quote(r.For.Namespaces[0]) + "]}\n      allow:\n")
+		b.WriteString("    - name: " + r.Name + "\n      for: {namespaces: [" + strconv.Quote(r.For.Namespaces[0]) +
+			"]}\n      allow:\n")
 		for _, list := range []struct {
 			name   string
 			values []string
 		}{
-			{"cdi", r.Allow.CDI}, {"sockets", r.Allow.Sockets}, {"namedSockets", r.Allow.NamedSockets}, {"devices", r.Allow.Devices}, {"hooks", r.Allow.Hooks}, {"networks", r.Allow.Networks},
+			{"cdi", r.Allow.CDI}, {"sockets", r.Allow.Sockets}, {"namedSockets", r.Allow.NamedSockets}, {"devices",
+				r.Allow.Devices}, {"hooks", r.Allow.Hooks}, {"networks", r.Allow.Networks},
 		} {
 			if len(list.values) > 0 {
 				b.WriteString("        " + list.name + ":\n")
@@ -161,7 +164,8 @@ func suggestionText(rules []policy.Rule, left []policy.Suggestion) string {
 		if a.DeniedBy != "" {
 			why = "rule " + diag.Quote(a.DeniedBy) + " denies it"
 		}
-		b.WriteString("# not granted to namespace " + diag.Quote(a.Namespace) + ": " + plain(a.List) + " " + diag.Quote(a.Name) + ": " + why + "\n")
+		b.WriteString("# not granted to namespace " + diag.Quote(a.Namespace) + ": " + plain(a.List) + " " +
+			diag.Quote(a.Name) + ": " + why + "\n")
 	}
 	return b.String()
 }

@@ -87,16 +87,16 @@ var nodeStates = []nodeState{
 		}},
 	{name: "broken configuration", daemon: "{" + registered + ", " + inForce + `, "error": "/etc/jackfield/config.yaml:1:1: unknown key"}}`,
 		files: map[string]string{"/etc/jackfield/config.yaml": "polciy: {}\n"}, says: map[string]answer{
-			"doctor":   {ExitNo, []string{`ERROR    configuration  /etc/jackfield/config.yaml:1:1: found "polciy"`, "ERROR    configuration  jackfield-nri refuses a newer configuration"}},
+			"doctor":   {ExitNo, []string{`ERROR    configuration  /etc/jackfield/config.yaml:1:1: found "polciy"`, "ERROR    configuration  jackfield-nri rejects a newer configuration"}},
 			"explain":  {ExitOK, []string{`warning: /etc/jackfield/config.yaml:1:1: found "polciy"`, "the configuration in force", "injected"}},
 			"validate": {ExitNo, []string{`config.yaml:1:1: found "polciy"`}},
-			"status":   {ExitNo, []string{"a newer one is refused"}},
+			"status":   {ExitNo, []string{"a newer configuration is rejected"}},
 			"devices":  {ExitOK, []string{`warning: /etc/jackfield/config.yaml:1:1`, "the configuration in force", "v.com/c=d"}},
 			"sockets":  {ExitOK, []string{`warning: /etc/jackfield/config.yaml:1:1`, "no sockets of running containers"}},
 		}},
 	{name: "rejected configuration", daemon: "{" + registered + ", " + inForce + `, "error": "stateDir cannot change"}}`, says: map[string]answer{
-		"doctor": {ExitNo, []string{"ERROR    configuration  jackfield-nri refuses a newer configuration: stateDir cannot change", "note     configuration  in force until that is corrected"}},
-		"status": {ExitNo, []string{"a newer one is refused: stateDir cannot change"}},
+		"doctor": {ExitNo, []string{"ERROR    configuration  jackfield-nri rejects a newer configuration: stateDir cannot change", "note     configuration  in force until that is corrected"}},
+		"status": {ExitNo, []string{"a newer configuration is rejected: stateDir cannot change"}},
 	}},
 	{name: "mount source that is missing", daemon: healthy, files: map[string]string{"/etc/cdi/a.json": mountSpec}, says: map[string]answer{
 		"doctor":   {ExitNo, []string{`ERROR    cdi            /etc/cdi/a.json`, `"/gone": cannot be found on the host`}},

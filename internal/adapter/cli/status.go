@@ -43,7 +43,8 @@ func (q *statusQuery) addFlags(cmd *cobra.Command, formats ...string) {
 	addNamespaceFlag(cmd, &q.namespace, "the pods to show (default: all)")
 	addWatchFlag(cmd, &q.watch, "the whole output again, on a terminal in place")
 	cmd.Flags().DurationVar(&q.interval, "interval", 2*time.Second, "`DURATION` between two requests of --watch")
-	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, word string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, word string) ([]cobra.Completion,
+		cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
@@ -71,7 +72,8 @@ func (q *statusQuery) run(cmd *cobra.Command, args []string, answer func(*status
 		defer cancel()
 		node, err := status.Find(ctx, host, config.StateDirs(host, q.host.configFile))
 		if err != nil {
-			return nil, "", &hintedError{err: err, hint: "is jackfield-nri running? On a host with Podman alone, it need not run; run `jackfield doctor`"}
+			return nil, "", &hintedError{err: err, hint: "is jackfield-nri running? On a host with Podman alone, it need not " +
+				"run; run `jackfield doctor`"}
 		}
 		q.removeOthers(node)
 		return answer(node)
@@ -189,7 +191,8 @@ func statusCommand(env Env) *cobra.Command {
 		},
 	}
 	q.addFlags(cmd)
-	cmd.Flags().DurationVar(&q.wait, "wait", 0, "wait at most this `DURATION` until jackfield-nri runs with the configuration file")
+	cmd.Flags().DurationVar(&q.wait, "wait", 0, "wait at most this `DURATION` until jackfield-nri runs with the "+
+		"configuration file")
 	return cmd
 }
 
@@ -213,12 +216,16 @@ func (q *statusQuery) removeOthers(n *status.Node) {
 		if q.namespace != "" && namespace != q.namespace {
 			return true
 		}
-		return q.name != "" && namespace+"/"+pod != q.name && pod != q.name && container != q.name && !strings.HasPrefix(id, q.name)
+		return q.name != "" && namespace+"/"+pod != q.name && pod != q.name && container != q.name &&
+			!strings.HasPrefix(id, q.name)
 	}
 	isOtherContainer := func(c status.Container) bool { return isOther(c.Namespace, c.Pod, c.Container, c.ContainerID) }
 	n.Containers = slices.DeleteFunc(n.Containers, isOtherContainer)
 	n.Missed = slices.DeleteFunc(n.Missed, isOtherContainer)
-	n.Sockets = slices.DeleteFunc(n.Sockets, func(s status.PlacedSocket) bool { return isOther(s.Namespace, s.Pod, s.Container, s.ContainerID) })
+	n.Sockets = slices.DeleteFunc(n.Sockets, func(s status.PlacedSocket) bool {
+		return isOther(s.Namespace, s.Pod,
+			s.Container, s.ContainerID)
+	})
 }
 
 func statusText(n *status.Node, whole bool) string {
@@ -259,14 +266,16 @@ func daemonText(n *status.Node) string {
 	t.addRow("runtime", state)
 	t.colorCell(1, color)
 	file := cmp.Or(n.Config.File, "the defaults")
-	t.addRow("configuration", fmt.Sprintf("%s, generation %d, since %s", file, n.Config.Generation, n.Config.Since.Format(time.RFC3339)))
+	t.addRow("configuration", fmt.Sprintf("%s, generation %d, since %s", file, n.Config.Generation,
+		n.Config.Since.Format(time.RFC3339)))
 	if n.Config.Error != "" {
-		t.addRow("rejected", "a newer one is refused: "+n.Config.Error)
+		t.addRow("rejected", "a newer configuration is rejected: "+n.Config.Error)
 		t.colorCell(1, red)
 	}
 	t.addRow("containers", fmt.Sprintf("%d running with injected devices or sockets", len(n.Containers)))
 	if len(n.Missed) > 0 {
-		t.addRow("missed", fmt.Sprintf("%d running lack what they requested: they were created while jackfield-nri was not connected", len(n.Missed)))
+		t.addRow("missed", fmt.Sprintf("%d running lack what they requested: they were created while jackfield-nri was not "+
+			"connected", len(n.Missed)))
 	}
 	if n.SocketsError == "" {
 		t.addRow("sockets", fmt.Sprintf("%d; `jackfield sockets` lists them", len(n.Sockets)))
@@ -310,7 +319,8 @@ func containerText(c *status.Container) string {
 	for _, r := range c.Requests {
 		fmt.Fprintf(&b, "\n  %s: %s\n", plain(r.Request), outcomeText(engine.Outcome(r.Outcome)))
 		var t table
-		for _, line := range [][2]string{{"asked", r.From}, {"file", r.File}, {"rule", r.Rule}, {"why", r.Reason}, {"audit", r.Audit}} {
+		for _, line := range [][2]string{{"asked", r.From}, {"file", r.File}, {"rule", r.Rule}, {"why", r.Reason},
+			{"audit", r.Audit}} {
 			if line[1] != "" && (line[0] != "asked" || line[1] != r.File) {
 				t.addRow(line[0], line[1])
 			}

@@ -85,7 +85,8 @@ func removeColors(text string) string {
 
 // watchResult prints the result of ask again after each change, until ctx ends. On a terminal the text stays in its
 // place. An error ends it the first time; later the daemon may come back.
-func (o *output) watchResult(ctx context.Context, env Env, interval time.Duration, ask func() (any, string, error)) error {
+func (o *output) watchResult(ctx context.Context, env Env, interval time.Duration,
+	ask func() (any, string, error)) error {
 	inPlace := o.isText() && isTerminal(env.Stdout)
 	last := ""
 	return repeat(ctx, interval, func() error {

@@ -72,7 +72,8 @@ func validateCommand(env Env) *cobra.Command {
 				return err
 			}
 			if kinds := validate.KindNames(); as != "" && !slices.Contains(kinds, as) {
-				return usagef(cmd, "--as: invalid kind %q: must be one of %s%s", as, strings.Join(kinds, ", "), diag.Suggest(as, kinds...))
+				return usagef(cmd, "--as: invalid kind %q: must be one of %s%s", as, strings.Join(kinds, ", "),
+					diag.Suggest(as, kinds...))
 			}
 			v, err := validate.New(host, env.Getenv(cdi.DirsEnv), as, !noHost)
 			if err != nil {
@@ -110,8 +111,10 @@ func validateCommand(env Env) *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&strict, "strict", false, "end with exit status 1 on warnings, too")
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print diagnostics only, and nothing about valid files")
-	cmd.Flags().BoolVar(&noHost, "no-host", false, "do not check the owner and mode of a file, nor what it refers to on the host")
-	cmd.Flags().StringVar(&as, "as", "", "the `kind` of all files: "+strings.Join(validate.KindNames(), ", ")+" (default: by their place)")
+	cmd.Flags().BoolVar(&noHost, "no-host", false, "do not check the owner and mode of a file, nor what it refers to on "+
+		"the host")
+	cmd.Flags().StringVar(&as, "as", "", "the `kind` of all files: "+strings.Join(validate.KindNames(),
+		", ")+" (default: by their place)")
 	completeFlag(cmd, "as", fixedValues(validate.KindNames()...))
 	n.addRootFlag(cmd)
 	out.addFlag(cmd)
@@ -130,7 +133,8 @@ func validatedFiles(files []validate.File) []validatedFile {
 	all := []validatedFile{}
 	for _, f := range files {
 		isError := func(d *diag.Diagnostic) bool { return !d.IsWarning() }
-		v := validatedFile{File: f.Name, Valid: !slices.ContainsFunc(f.Findings, isError), Findings: append(diag.List{}, f.Findings...)}
+		v := validatedFile{File: f.Name, Valid: !slices.ContainsFunc(f.Findings, isError),
+			Findings: append(diag.List{}, f.Findings...)}
 		if v.Valid {
 			v.Content = f.Content
 		}

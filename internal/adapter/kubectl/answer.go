@@ -15,8 +15,8 @@ var colorSequences = []string{"\x1b[31m", "\x1b[33m", "\x1b[32m", "\x1b[39m", "\
 // redrawSequences are those of --watch, whose terminal also ends lines with CR LF.
 var redrawSequences = []string{"\x1b[H", "\x1b[2J", "\r\n"}
 
-// answerWriter copies the answer of the plugin's pod to the user. It replaces whatever could control the user's terminal:
-// the answer quotes texts of others, and comes from another machine.
+// answerWriter copies the answer of the plugin's pod to the user. It replaces whatever could control the user's
+// terminal: the answer quotes texts of others, and comes from another machine.
 type answerWriter struct {
 	out     io.Writer
 	allowed []string // escape sequences
@@ -40,8 +40,8 @@ func (w *answerWriter) flush() error {
 	return err
 }
 
-// replaceControls returns the text without control characters and with the allowed sequences. Unless it is the end of the answer,
-// rest is an incomplete sequence or character.
+// replaceControls returns the text without control characters and with the allowed sequences. Unless it is the end of
+// the answer, rest is an incomplete sequence or character.
 func (w *answerWriter) replaceControls(data []byte, atEnd bool) (text, rest []byte) {
 	for len(data) > 0 {
 		sequence, complete := w.findSequence(data)

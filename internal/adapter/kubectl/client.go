@@ -68,7 +68,8 @@ func (c *client) kubectl(ctx context.Context, stdin io.Reader, stdout io.Writer,
 	}
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) {
-		return &failure{text: "run kubectl: " + err.Error(), hint: "install kubectl, and have its directory in PATH", code: exitError}
+		return &failure{text: "run kubectl: " + err.Error(), hint: "install kubectl, and have its directory in PATH",
+			code: exitError}
 	}
 	if ctx.Err() != nil {
 		return &failure{code: exitError} // the user ended it
@@ -90,7 +91,8 @@ func describeFailure(text string) error {
 		if m[5] != "" {
 			where = fmt.Sprintf("a Role and a RoleBinding of the namespace %q", m[5])
 		}
-		f.hint = fmt.Sprintf("to allow it to %q, add to the rules of %s: {apiGroups: [%q], resources: [%q], verbs: [%s]}", m[1], where, m[4], m[3], m[2])
+		f.hint = fmt.Sprintf("to allow it to %q, add to the rules of %s: {apiGroups: [%q], resources: [%q], verbs: [%s]}",
+			m[1], where, m[4], m[3], m[2])
 		if m[3] == "pods" && m[5] == "" {
 			f.hint += "; or name the namespace of Jackfield's pods with --plugin-namespace"
 		}
@@ -151,8 +153,8 @@ func (c *client) findTarget(ctx context.Context, name string) (*target, error) {
 	return t, err
 }
 
-// findNamespace returns the namespace of Jackfield's pods: the one that the user names, or else that of the only installation.
-// Anybody who may create pods can give them the labels of Jackfield, so several namespaces are an error.
+// findNamespace returns the namespace of Jackfield's pods: the one that the user names, or else that of the only
+// installation. Anybody who may create pods can give them the labels of Jackfield, so several namespaces are an error.
 func (c *client) findNamespace(ctx context.Context) (string, error) {
 	if named := cmp.Or(c.pluginNamespace, c.env.Getenv("JACKFIELD_NAMESPACE")); named != "" {
 		return named, nil
@@ -170,15 +172,19 @@ func (c *client) findNamespace(ctx context.Context) (string, error) {
 	slices.Sort(namespaces)
 	switch len(namespaces) {
 	case 0:
-		return "", &failure{text: "no namespace has pods with the labels " + c.selector + " and a container " + container, code: exitError, hint: checkInstalled}
+		return "", &failure{text: "no namespace has pods with the labels " + c.selector + " and a container " + container,
+			code: exitError, hint: checkInstalled}
 	case 1:
 		return namespaces[0], nil
 	}
-	return "", &failure{text: fmt.Sprintf("%d namespaces have pods with the labels %s: %s", len(namespaces), c.selector, strings.Join(namespaces, ", ")), code: exitError,
-		hint: "name the namespace in which you installed Jackfield with --plugin-namespace or JACKFIELD_NAMESPACE; check who created the pods in the others"}
+	return "", &failure{text: fmt.Sprintf("%d namespaces have pods with the labels %s: %s", len(namespaces), c.selector,
+		strings.Join(namespaces, ", ")), code: exitError,
+		hint: "name the namespace in which you installed Jackfield with --plugin-namespace or JACKFIELD_NAMESPACE; check " +
+			"who created the pods in the others"}
 }
 
-const checkInstalled = "check that Jackfield is installed, and the nodeSelector and tolerations of its DaemonSet; --selector and --plugin-namespace name other pods"
+const checkInstalled = "check that Jackfield is installed, and the nodeSelector and tolerations of its DaemonSet; " +
+	"--selector and --plugin-namespace name other pods"
 
 // findPlugin returns Jackfield's pod on a node.
 func (c *client) findPlugin(ctx context.Context, node string) (*pod, error) {
@@ -187,7 +193,8 @@ func (c *client) findPlugin(ctx context.Context, node string) (*pod, error) {
 		return nil, err
 	}
 	var list struct{ Items []pod }
-	if _, err := c.get(ctx, &list, "pods", "--namespace="+namespace, "--selector="+c.selector, "--field-selector=spec.nodeName="+node); err != nil {
+	if _, err := c.get(ctx, &list, "pods", "--namespace="+namespace, "--selector="+c.selector,
+		"--field-selector=spec.nodeName="+node); err != nil {
 		return nil, err
 	}
 	found := ""
@@ -201,7 +208,8 @@ func (c *client) findPlugin(ctx context.Context, node string) (*pod, error) {
 			found = fmt.Sprintf("; pod %s is %s", p.title(), p.Status.Phase)
 		}
 	}
-	return nil, &failure{text: fmt.Sprintf("no pod with the labels %s runs on node %s%s", c.selector, node, found), code: exitError, hint: checkInstalled}
+	return nil, &failure{text: fmt.Sprintf("no pod with the labels %s runs on node %s%s", c.selector, node, found),
+		code: exitError, hint: checkInstalled}
 }
 
 // exec runs jackfield in the plugin's pod.

@@ -92,12 +92,15 @@ func Command(env Env) *cobra.Command {
 	f.StringVar(&c.context, "context", "", "`name` of the kubeconfig's context")
 	f.StringVar(&c.as, "as", "", "`user` to impersonate")
 	f.StringVarP(&c.namespace, "namespace", "n", "", "the `namespace` of the pod (default: that of kubectl's context)")
-	f.StringVar(&c.pluginNamespace, "plugin-namespace", "", "`namespace` of Jackfield's pods (default: $JACKFIELD_NAMESPACE, or the only one with such pods)")
+	f.StringVar(&c.pluginNamespace, "plugin-namespace", "", "`namespace` of Jackfield's pods (default: "+
+		"$JACKFIELD_NAMESPACE, or the only one with such pods)")
 	f.StringVarP(&c.selector, "selector", "l", "app.kubernetes.io/name=jackfield", "`labels` of Jackfield's pods")
 	root.AddCommand(
-		c.command("explain POD", "Explain what a pod's containers would get now, from which file, by which rule, or why not", c.explain),
+		c.command("explain POD", "Explain what a pod's containers would get now, from which file, by which rule, or why not",
+			c.explain),
 		c.watchable(c.command("status POD", "Show what was injected into a pod's running containers", c.run)),
-		c.watchable(c.command("sockets POD", "List the sockets of a pod's running containers, with peers, age and rebinds", c.run)),
+		c.watchable(c.command("sockets POD", "List the sockets of a pod's running containers, with peers, age and rebinds",
+			c.run)),
 		c.doctorCommand(),
 	)
 	return root
@@ -120,14 +123,16 @@ func (c *client) command(use, short string, do func(ctx context.Context, name st
 }
 
 func (c *client) watchable(cmd *cobra.Command) *cobra.Command {
-	cmd.Flags().BoolVarP(&c.watch, "watch", "w", false, "print changes until interrupted: the whole output again, in place; needs a terminal")
+	cmd.Flags().BoolVarP(&c.watch, "watch", "w", false, "print changes until interrupted: the whole output again, in "+
+		"place; needs a terminal")
 	return cmd
 }
 
 // doctorCommand returns the subcommand for a node, which the user may name instead of a pod on it.
 func (c *client) doctorCommand() *cobra.Command {
 	node := ""
-	cmd := c.command("doctor {POD | --node NODE}", "Find what keeps containers on a pod's node from getting devices and sockets", nil)
+	cmd := c.command("doctor {POD | --node NODE}", "Find what keeps containers on a pod's node from getting devices and "+
+		"sockets", nil)
 	cmd.Args = cobra.MaximumNArgs(1)
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		if (len(args) == 0) == (node == "") {
@@ -170,7 +175,8 @@ func (c *client) explain(ctx context.Context, name string, t *target) error {
 	if sandbox != "" {
 		args = append(args, "--sandbox-id", sandbox)
 	} else {
-		fmt.Fprintf(c.env.Stderr, "kubectl-jackfield: the plugin on node %s knows no sandbox of pod %s yet: its networks are not checked\n", t.Spec.NodeName, t.title())
+		fmt.Fprintf(c.env.Stderr, "kubectl-jackfield: the plugin on node %s knows no sandbox of pod %s yet: its networks "+
+			"are not checked\n", t.Spec.NodeName, t.title())
 	}
 	reduced, err := reduceManifest(t.manifest)
 	if err != nil {

@@ -100,7 +100,7 @@ func TestDenialNamesClosestRuleAndLinesToAdd(t *testing.T) {
     for: {namespaces: ["default"]}
     allow: {cdi: ["a/b=c"]}`},
 		{"a star in the path", func(p *Policy) (Grant, error) { return p.Socket(pod("dpdk-a"), "/var/run/**") },
-			`deny socket "/var/run/**": closest rule "dpdk-tenants": its allow.sockets has ["/var/run/vsw/**"]; a rule cannot match this name exactly, so no rule can allow it alone`},
+			`deny socket "/var/run/**": closest rule "dpdk-tenants": its allow.sockets has ["/var/run/vsw/**"]; a rule cannot match this name exactly, so no rule can allow only this name`},
 		{"unclean", func(p *Policy) (Grant, error) { return p.Socket(pod("dpdk-a"), "/var/run/vsw/../x") },
 			`deny socket "/var/run/vsw/../x": only an absolute path without //, /./, /../ and without / at the end is ever allowed`},
 	} {

@@ -21,7 +21,7 @@ func (p *Policy) addRemedy(e *RefusedError, s *Subject, it *item, c closeness) {
 	nameless := it.fsType == "" && !nameable(k, it.name) || it.fsType != "" && !isFileSystemType(it.fsType) ||
 		k == kindMount && !nameable(k, it.destination)
 	if nameless || c < otherKind && s.Namespace != "" && !nameable(kindNetwork, s.Namespace) {
-		e.Why += "; a rule cannot match this name exactly, so no rule can allow it alone"
+		e.Why += "; a rule cannot match this name exactly, so no rule can allow only this name"
 		return
 	}
 	if s.NetworkGuessed && (c == otherNetwork || k == kindNetwork) {

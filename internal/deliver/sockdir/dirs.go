@@ -102,7 +102,7 @@ func (d *Dirs) setCreation(dir string, made creation) error {
 		return err
 	}
 	if len(c.Holders) == 0 {
-		return errdefs.ErrFailedPrecondition.WithMessage(fmt.Sprintf("directory %q is not claimed", dir))
+		return errdefs.ErrFailedPrecondition.WithMessage(fmt.Sprintf("directory %q has no holder", dir))
 	}
 	c.creation = made
 	return open.write(nameOfDirectory(dir), &c)

@@ -31,7 +31,7 @@ func (s *store) open() (*openStore, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read claims %q: %w", s.dir, err)
+		return nil, fmt.Errorf("read holders of socket directories %q: %w", s.dir, err)
 	}
 	return &openStore{f, s.dir}, nil
 }
@@ -44,11 +44,11 @@ func (s *store) lock(create bool) (*openStore, error) {
 		f, err = s.own.Make(0o700)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("lock claims %q: %w", s.dir, err)
+		return nil, fmt.Errorf("lock holders of socket directories %q: %w", s.dir, err)
 	}
 	if err := hostfs.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
 		f.Close()
-		return nil, fmt.Errorf("lock claims %q: %w", s.dir, os.NewSyscallError("flock", err))
+		return nil, fmt.Errorf("lock holders of socket directories %q: %w", s.dir, os.NewSyscallError("flock", err))
 	}
 	return &openStore{f, s.dir}, nil
 }
@@ -102,7 +102,7 @@ func (s *openStore) readWhole(name string) (c claim, whole bool, err error) {
 		return claim{}, true, nil
 	}
 	if err != nil {
-		return claim{}, true, fmt.Errorf("read claim: %w", &os.PathError{Op: "read", Path: s.path(name), Err: err})
+		return claim{}, true, fmt.Errorf("read holder: %w", &os.PathError{Op: "read", Path: s.path(name), Err: err})
 	}
 	path, _ := pathOfFile(name)
 	c, whole = decodeClaim(path, data)
@@ -125,7 +125,7 @@ func (s *openStore) write(name string, c *claim) error {
 		return err
 	}
 	if err := hostfs.ReplaceFile(s.path(name), data, 0o600); err != nil {
-		return fmt.Errorf("write claim %q: %w", s.path(name), err)
+		return fmt.Errorf("write holder %q: %w", s.path(name), err)
 	}
 	return nil
 }
@@ -148,7 +148,7 @@ func (s *openStore) release(name string, isGone func(Holder) bool) error {
 		err = s.write(name, &c)
 	}
 	if err != nil {
-		return fmt.Errorf("release claim %q: %w", s.path(name), err)
+		return fmt.Errorf("remove holder %q: %w", s.path(name), err)
 	}
 	return nil
 }

@@ -143,9 +143,9 @@ func (t *Attachment) claimAndCreateSocketDir(name string) (err error) {
 		return Fail(codeConfig, "the attachment's socket directory belongs to another pod", "%v", err)
 	}
 	if err != nil {
-		return Fail(codeIO, "I/O failure: claimsDir", "claim %q in %q: %v", claimed, t.ClaimsDir, err)
+		return Fail(codeIO, "I/O failure: claimsDir", "record the holder of %q in %q: %v", claimed, t.ClaimsDir, err)
 	}
-	t.reportStep("directory claimed")
+	t.reportStep("holder of the directory recorded")
 	fd, err := t.createSocketDir(name)
 	if err != nil {
 		if fresh && AsError(err).Code == CodeExists {

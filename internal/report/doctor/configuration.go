@@ -45,7 +45,7 @@ func chooseConfig(_ context.Context, n *node) (found findings) {
 	}
 	if n.daemon.Config.Error != "" {
 		found.add(Error, "correct the file; the previous configuration stays in force",
-			"jackfield-nri refuses a newer configuration: %s", n.daemon.Config.Error)
+			"jackfield-nri rejects a newer configuration: %s", n.daemon.Config.Error)
 	}
 	running, err := config.Parse([]byte(n.daemon.Config.Text), n.daemon.Config.File)
 	if err != nil { // a daemon of another version

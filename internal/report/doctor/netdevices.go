@@ -39,7 +39,7 @@ func checkNetDevices(ctx context.Context, n *node) (found findings) {
 		switch {
 		case errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist):
 			found.add(Unknown, "run doctor on the node, outside of a container",
-				"OCI runtime %s is not here: whether it knows netDevices, which CDI device %q has, is not known", program, device)
+				"OCI runtime %s is not here: whether it knows netDevices, which CDI device %q has, is unknown", program, device)
 		case err != nil:
 			found.add(Warning, "use runc 1.4 or later", "OCI runtime %s does not say that it knows netDevices (%v): containers "+
 				"get CDI device %q without its network devices, and no error", program, err, device)

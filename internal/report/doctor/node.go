@@ -140,5 +140,6 @@ func OpenRegistry(host hostfs.Root, cfg *config.Config, specDirs string, watch b
 	if dirs == nil {
 		dirs = cfg.CDI.SpecDirs
 	}
-	return cdi.NewCache(cdi.Options{Root: host.Dir(), SpecDirs: dirs, Extensions: cfg.CDI.Extensions, DisableWatch: !watch})
+	return cdi.NewCache(cdi.Options{Root: host.Dir(), SpecDirs: dirs, Extensions: cfg.CDI.Extensions,
+		DisableWatch: !watch})
 }

@@ -34,7 +34,7 @@ func checkOrphans(_ context.Context, n *node) (found findings) {
 	// Containers of Podman have networks, too, and the runtime does not know them.
 	alive, err := record.Living(n.Host, record.DefaultDir)
 	if err != nil {
-		found.add(Unknown, runAsRoot, "what is left of pods that are gone is not known: %v", err)
+		found.add(Unknown, runAsRoot, "leftovers of removed pods are unknown: %v", err)
 		return found
 	}
 	var uids []string
@@ -56,7 +56,7 @@ func checkOrphans(_ context.Context, n *node) (found findings) {
 		"restart jackfield-nri: it removes them when the runtime has reported what lives; its log says what keeps them")
 	found = append(found, checkTransientOrphans(n, append(uids, alive...), before)...)
 	if len(found) == 0 {
-		found.addOK("nothing is left of pods that are gone")
+		found.addOK("removed pods left nothing behind")
 	}
 	return found
 }
@@ -74,7 +74,7 @@ func (f *findings) addOldFiles(host hostfs.Root, old oldFiles, severity Severity
 	if len(names) == 0 {
 		return
 	}
-	finding := f.add(severity, remedy, "%s in %s of sandboxes that are gone", diag.Count(len(names), old.noun), old.dir)
+	finding := f.add(severity, remedy, "%s in %s of removed sandboxes", diag.Count(len(names), old.noun), old.dir)
 	if remedy == fixRemoves {
 		finding.correct = func(context.Context) error { return removeFiles(host, old.dir, names) }
 	}
@@ -98,7 +98,7 @@ func checkAttachments(n *node, listed []string, before time.Time) (found finding
 		keys = append(keys, others...)
 	}
 	if err != nil {
-		found.add(Unknown, runAsRoot, "attachments of removed sandboxes are not known: %v", err)
+		found.add(Unknown, runAsRoot, "attachments of removed sandboxes are unknown: %v", err)
 		return found
 	}
 	if len(keys) > 0 {
@@ -192,9 +192,9 @@ func checkTransientOrphans(n *node, owners []string, before time.Time) (found fi
 		}
 	}
 	if len(files) > 0 {
-		found.add(Note, "`jackfield cdi transient --alive FILE` lists those whose claim or container is gone, "+
-			"by a list of those that live; with --remove it removes them",
-			"%s named by an ID of no pod that lives, as %s: owned by claims or containers, or left behind by what is gone",
+		found.add(Note, "`jackfield cdi transient --alive FILE` lists those of removed claims and containers, "+
+			"by a list of the living ones; with --remove it removes them",
+			"%s named by an ID of no living pod, such as %s: owned by claims or containers, or leftovers",
 			diag.Count(len(files), "CDI file"), files[0])
 	}
 	return found
@@ -216,13 +216,13 @@ func checkHookOrphans(_ context.Context, n *node) (found findings) {
 		left, err = store.Orphans(staging.MinOrphanAge, hookTimeout)
 	}
 	if err != nil {
-		found.add(Warning, runAsRoot, "what is left of the OCI hook's containers that are gone is not known: %v", err)
+		found.add(Warning, runAsRoot, "leftovers of the OCI hook's removed containers are unknown: %v", err)
 		return found
 	}
 	if len(left) == 0 {
 		return nil
 	}
-	f := found.add(Warning, fixRemoves, "%s in %s of the OCI hook's containers that are gone",
+	f := found.add(Warning, fixRemoves, "%s in %s of removed containers of the OCI hook",
 		diag.Count(len(left), "record"), staging.SandboxesDir(dir))
 	f.correct = func(context.Context) error {
 		removed, err := store.Sweep(staging.MinOrphanAge, hookTimeout)

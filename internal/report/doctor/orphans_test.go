@@ -49,7 +49,7 @@ func TestCheckTransientOrphans(t *testing.T) {
 	if len(found) != 1 {
 		t.Fatalf("%+v", found)
 	}
-	if f := found[0]; !strings.HasPrefix(f.Found, "2 CDI files named by an ID of no pod that lives, as "+dir+"k8s.io-gpu_7") || f.Severity != Note {
+	if f := found[0]; !strings.HasPrefix(f.Found, "2 CDI files named by an ID of no living pod, such as "+dir+"k8s.io-gpu_7") || f.Severity != Note {
 		t.Errorf("%+v", f)
 	}
 	if !strings.HasPrefix(found[0].Remedy, "`jackfield cdi transient --alive FILE` ") {
@@ -57,7 +57,7 @@ func TestCheckTransientOrphans(t *testing.T) {
 	}
 }
 
-// Of Multus' cache only results are removed, and only those of sandboxes that are gone and of which the cache has no
+// Of Multus' cache only results are removed, and only those of removed sandboxes and of which the cache has no
 // file: a DEL that is still owed needs both.
 func TestFixRemovesMultusResults(t *testing.T) {
 	root := t.TempDir()

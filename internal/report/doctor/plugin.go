@@ -82,7 +82,8 @@ func checkNRIVersion(_ context.Context, n *node) (found findings) {
 	r := n.daemon.Runtime
 	version, known := nriVersionOf(r)
 	if !known {
-		found.add(Warning, "", "the NRI version of %s %s is not known: what needs a newer field than NRI 0.2 has is refused",
+		found.add(Warning, "", "the NRI version of %s %s is unknown: requests that need a newer field than NRI 0.2 has are "+
+			"refused",
 			r.Name, r.Version)
 		return found
 	}
@@ -129,7 +130,8 @@ func checkContainerUser(n *node, version nriVersion) (found findings) {
 			r.Name, r.Version, n.cfg.Sockets.User)
 		return found
 	}
-	found.add(Warning, "set sockets.user in Jackfield's configuration to the \"UID:GID\" of containers that do not run as "+
+	found.add(Warning, "set sockets.user in Jackfield's configuration to the \"UID:GID\" of containers that do not run "+
+		"as "+
 		"root",
 		without+": one that does not run as root cannot open sockets of root's, and nodes of CDI devices are root's",
 		r.Name, r.Version)

@@ -50,7 +50,7 @@ func checkStaging(_ context.Context, n *node) (found findings) {
 		if mode, err = staging.ReadStatus(n.Host, dir); errdefs.IsNotFound(err) {
 			return nil // no daemon has run here
 		} else if err != nil {
-			found.add(Unknown, "restart jackfield-nri, which writes it", "how sockets reach containers is not known: %v", err)
+			found.add(Unknown, "restart jackfield-nri, which writes it", "how sockets reach containers is unknown: %v", err)
 			return found
 		}
 	}

@@ -45,14 +45,16 @@ func (x *Explainer) explainClaims(p *manifest.Pod, r *engine.Request) (items []e
 	dir := x.opts.Config.Kubelet.PluginsDir
 	for _, use := range p.ClaimUses(r.Container) {
 		name := strings.TrimSuffix(use.Name+"/"+use.Request, "/")
-		item := engine.Item{Kind: engine.KindClaim, Name: name, Request: "claim " + diag.Quote(name), From: "resources.claims of the container"}
+		item := engine.Item{Kind: engine.KindClaim, Name: name, Request: "claim " + diag.Quote(name),
+			From: "resources.claims of the container"}
 		files, err := x.checkUse(p, use, &item)
 		grant, refusal := x.engine.Policy().Network(engine.Subject(r), "")
 		switch {
 		case err != nil:
 			item.SetOutcome(engine.Failed, err)
 		case refusal != nil || grant.Rule == "":
-			item.SetOutcome(engine.Unmanaged, fmt.Errorf("no rule grants allocated devices to namespace %s: the container gets what the claim's driver injects", diag.Quote(r.Namespace)))
+			item.SetOutcome(engine.Unmanaged, fmt.Errorf("no rule grants allocated devices to namespace %s: the container "+
+				"gets what the claim's driver injects", diag.Quote(r.Namespace)))
 		case x.missing == "" && len(files) > 0:
 			for _, f := range files {
 				r.Have.Mounts = append(r.Have.Mounts, edit.Mount{Type: "bind", Source: x.opts.Host.Path(f.Path),
@@ -60,15 +62,19 @@ func (x *Explainer) explainClaims(p *manifest.Pod, r *engine.Request) (items []e
 			}
 			continue
 		case x.missing == "" && x.MetadataError != nil:
-			item.SetOutcome(engine.NotChecked, fmt.Errorf("not all device metadata below %s can be read: %w; make it readable, or run explain as root", dir, x.MetadataError))
+			item.SetOutcome(engine.NotChecked, fmt.Errorf("not all device metadata below %s can be read: %w; make it "+
+				"readable, or run explain as root", dir, x.MetadataError))
 		case x.missing == "":
-			item.SetOutcome(engine.Unmanaged, fmt.Errorf("no driver wrote device metadata of it below %s: the container gets what the claim's driver injects", dir))
+			item.SetOutcome(engine.Unmanaged, fmt.Errorf("no driver wrote device metadata of it below %s: the container gets "+
+				"what the claim's driver injects", dir))
 		default:
-			item.Notes = append(item.Notes, fmt.Sprintf("rule %s grants allocated devices to the container", diag.Quote(grant.Rule)))
+			item.Notes = append(item.Notes, fmt.Sprintf("rule %s grants allocated devices to the container",
+				diag.Quote(grant.Rule)))
 			for i := range files {
 				item.Notes = append(item.Notes, fileNotes(&files[i])...)
 			}
-			item.SetOutcome(engine.NotChecked, fmt.Errorf("needs %s: the kubelet knows the container's devices, and their driver describes them below %s; on that node, `jackfield status` shows them, too", x.missing, dir))
+			item.SetOutcome(engine.NotChecked, fmt.Errorf("needs %s: the kubelet knows the container's devices, and their "+
+				"driver describes them below %s; on that node, `jackfield status` shows them, too", x.missing, dir))
 		}
 		items = append(items, item)
 	}
@@ -84,12 +90,14 @@ func (x *Explainer) checkUse(p *manifest.Pod, use manifest.ClaimUse, item *engin
 	}
 	i := slices.Index(names, use.Name)
 	if i < 0 {
-		return nil, fmt.Errorf("spec.resourceClaims of the pod has no %s%s: %w", diag.Quote(use.Name), diag.Alternatives(use.Name, names), errdefs.ErrNotFound)
+		return nil, fmt.Errorf("spec.resourceClaims of the pod has no %s%s: %w", diag.Quote(use.Name),
+			diag.Alternatives(use.Name, names), errdefs.ErrNotFound)
 	}
 	claim := &p.Spec.ResourceClaims[i]
 	kind, name := claim.Object()
 	if kind == "" {
-		return nil, fmt.Errorf("spec.resourceClaims[%d]: must have exactly one of resourceClaimName and resourceClaimTemplateName: %w", i, errdefs.ErrInvalidArgument)
+		return nil, fmt.Errorf("spec.resourceClaims[%d]: must have exactly one of resourceClaimName and "+
+			"resourceClaimTemplateName: %w", i, errdefs.ErrInvalidArgument)
 	}
 	title := kind + " " + p.Metadata.Namespace + "/" + name
 	object, known := x.opts.Manifests.Claims[title]
@@ -103,11 +111,13 @@ func (x *Explainer) checkUse(p *manifest.Pod, use manifest.ClaimUse, item *engin
 	for _, r := range object.Requests {
 		requests = append(requests, r.Name)
 		if use.Request == "" || r.Name == use.Request {
-			item.Notes = append(item.Notes, fmt.Sprintf("%s, request %s: device class %s", title, diag.Quote(r.Name), strings.Join(r.Classes(), " or ")))
+			item.Notes = append(item.Notes, fmt.Sprintf("%s, request %s: device class %s", title, diag.Quote(r.Name),
+				strings.Join(r.Classes(), " or ")))
 		}
 	}
 	if known && use.Request != "" && !slices.Contains(requests, use.Request) {
-		return nil, fmt.Errorf("the kubelet would start the container without the devices: %s has no request %s%s: %w", title, diag.Quote(use.Request), diag.Alternatives(use.Request, requests), errdefs.ErrNotFound)
+		return nil, fmt.Errorf("the kubelet would start the container without the devices: %s has no request %s%s: %w",
+			title, diag.Quote(use.Request), diag.Alternatives(use.Request, requests), errdefs.ErrNotFound)
 	}
 	for _, d := range object.Devices {
 		if base, _, _ := strings.Cut(d.Request, "/"); use.Request == "" || base == use.Request {
@@ -125,7 +135,8 @@ func (x *Explainer) filesOf(p *manifest.Pod, claim *manifest.PodClaim, request s
 	for _, f := range x.metadata {
 		isNamed := f.Claim == name
 		if name == "" {
-			isNamed = strings.HasPrefix(f.Claim, p.Metadata.Name+"-"+claim.Name+"-") && (f.Metadata == nil || f.Metadata.PodClaim == claim.Name)
+			isNamed = strings.HasPrefix(f.Claim, p.Metadata.Name+"-"+claim.Name+"-") &&
+				(f.Metadata == nil || f.Metadata.PodClaim == claim.Name)
 		}
 		if isNamed && f.Namespace == p.Metadata.Namespace && (request == "" || f.Request == request) {
 			files = append(files, f)

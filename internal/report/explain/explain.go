@@ -139,7 +139,8 @@ func (x *Explainer) ExplainPod(ctx context.Context, p *manifest.Pod) []Explanati
 		all = append(all, explained)
 	}
 	for _, m := range p.MissingContainers(x.opts.Config) {
-		all = append(all, Explanation{Container: m.Name, Error: m.Problem, Missing: true, Problems: []error{errors.New(m.Problem)}, Requests: []engine.Item{}})
+		all = append(all, Explanation{Container: m.Name, Error: m.Problem, Missing: true,
+			Problems: []error{errors.New(m.Problem)}, Requests: []engine.Item{}})
 	}
 	for i := range all {
 		out := &all[i]
@@ -171,9 +172,10 @@ func (x *Explainer) checkHooks(s *hooksd.Snapshot) {
 	}
 }
 
-// explainContainer explains the edits that the engine would inject, and adds more items. If a rule limits the pod, it returns the
-// container's usage.
-func (x *Explainer) explainContainer(ctx context.Context, r *engine.Request, more []engine.Item) (Explanation, *policy.Usage) {
+// explainContainer explains the edits that the engine would inject, and adds more items. If a rule limits the pod, it
+// returns the container's usage.
+func (x *Explainer) explainContainer(ctx context.Context, r *engine.Request, more []engine.Item) (Explanation,
+	*policy.Usage) {
 	can := capabilitiesOf(r)
 	optimistic := asRootIfUnknown(can)
 	r.CanDeliver = func(set *edit.Set, request string) error { return capability.Check(set, optimistic, request) }
@@ -196,7 +198,8 @@ func (x *Explainer) explainContainer(ctx context.Context, r *engine.Request, mor
 			out.NotRead = append(out.NotRead, text)
 		}
 	}
-	if x.MetadataError != nil && slices.ContainsFunc(more, func(it engine.Item) bool { return it.Kind == engine.KindClaim }) {
+	if x.MetadataError != nil && slices.ContainsFunc(more,
+		func(it engine.Item) bool { return it.Kind == engine.KindClaim }) {
 		out.NotRead = append(out.NotRead, diag.ErrorText(x.MetadataError))
 	}
 	if len(failed.Errs) > 0 {
@@ -224,8 +227,8 @@ func (x *Explainer) explainContainer(ctx context.Context, r *engine.Request, mor
 	return out, plan.Usage
 }
 
-// capabilitiesOf returns the capabilities of the newest NRI for a container. The doctor and the plugin report what the node's
-// own version cannot.
+// capabilitiesOf returns the capabilities of the newest NRI for a container. The doctor and the plugin report what the
+// node's own version cannot.
 func capabilitiesOf(r *engine.Request) capability.Capabilities {
 	can := capability.Capabilities{DeviceRules: true, NetDevices: true, RDT: true, Validate: true}
 	if r.User != nil {
@@ -242,8 +245,8 @@ func asRootIfUnknown(can capability.Capabilities) capability.Capabilities {
 	return can
 }
 
-// failUndeliverable fails the items of a plan that the plugin cannot deliver, and returns their errors. An item that could
-// be delivered to root is not checked while the image decides who the user is.
+// failUndeliverable fails the items of a plan that the plugin cannot deliver, and returns their errors. An item that
+// could be delivered to root is not checked while the image decides who the user is.
 func failUndeliverable(plan *engine.Plan, can capability.Capabilities) (errs []error) {
 	optimistic := asRootIfUnknown(can)
 	for i := range plan.Items {
@@ -255,7 +258,8 @@ func failUndeliverable(plan *engine.Plan, can capability.Capabilities) (errs []e
 			it.SetOutcome(engine.Failed, err)
 			errs = append(errs, err)
 		} else if err := capability.Check(&plan.Set, can, it.Request); err != nil {
-			it.SetOutcome(engine.NotChecked, fmt.Errorf("the image's user is unknown: set runAsUser in the pod's securityContext; for a user other than root: %w", err))
+			it.SetOutcome(engine.NotChecked, fmt.Errorf("the image's user is unknown: set runAsUser in the pod's "+
+				"securityContext; for a user other than root: %w", err))
 		}
 	}
 	return errs
@@ -309,7 +313,8 @@ func editsOf(all *edit.Set, request string) *edit.Set {
 	return &set
 }
 
-// withHostPaths removes the directory of another host root from the sources of mounts: all printed paths are host paths.
+// withHostPaths removes the directory of another host root from the sources of mounts: all printed paths are host
+// paths.
 func (x *Explainer) withHostPaths(set edit.Set) edit.Set {
 	for i := range set.Mounts {
 		m := &set.Mounts[i]

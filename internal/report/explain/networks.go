@@ -23,9 +23,12 @@ func (x *Explainer) explainNetworks(r *engine.Request) []engine.Item {
 	var items []engine.Item
 	add := func(name, network, from string) {
 		item := engine.Item{Kind: engine.KindNetwork, Name: name, Request: "network " + diag.Quote(name), From: from}
-		item.SetOutcome(engine.NotChecked, errors.New("needs --sandbox-id of a scheduled pod: device-info of networks is found by the pod's sandbox"))
-		if grant, err := x.engine.Policy().Network(engine.Subject(r), network); network != "" && (err != nil || grant.Rule == "") {
-			item.Notes = append(item.Notes, fmt.Sprintf("no rule grants sockets or devices of network %s to namespace %s", diag.Quote(network), diag.Quote(r.Namespace)))
+		item.SetOutcome(engine.NotChecked, errors.New("needs --sandbox-id of a scheduled pod: device-info of networks is "+
+			"found by the pod's sandbox"))
+		if grant, err := x.engine.Policy().Network(engine.Subject(r), network); network != "" &&
+			(err != nil || grant.Rule == "") {
+			item.Notes = append(item.Notes, fmt.Sprintf("no rule grants sockets or devices of network %s to namespace %s",
+				diag.Quote(network), diag.Quote(r.Namespace)))
 		}
 		items = append(items, item)
 	}
@@ -56,7 +59,8 @@ func (x *Explainer) explainNetworks(r *engine.Request) []engine.Item {
 func (x *Explainer) explainPorts(r *engine.Request) []engine.Item {
 	var items []engine.Item
 	for _, port := range x.opts.Manifests.Ports(r, x.opts.Config) {
-		item := engine.Item{Kind: engine.KindNetwork, Name: port.Network, From: attachment.NetworksAnnotation, Request: port.Request()}
+		item := engine.Item{Kind: engine.KindNetwork, Name: port.Network, From: attachment.NetworksAnnotation,
+			Request: port.Request()}
 		if port.Err != nil {
 			item.SetOutcome(engine.Refused, port.Err)
 			items = append(items, item)
@@ -72,7 +76,8 @@ func (x *Explainer) explainPorts(r *engine.Request) []engine.Item {
 				by = "rule " + diag.Quote(grant.Rule)
 			}
 			item.Rule = grant.Rule
-			item.SetOutcome(engine.NotChecked, fmt.Errorf("%s grants the port; jackfield-cni creates it with the pod's sandbox", by))
+			item.SetOutcome(engine.NotChecked, fmt.Errorf("%s grants the port; jackfield-cni creates it with the pod's sandbox",
+				by))
 		}
 		items = append(items, item)
 	}

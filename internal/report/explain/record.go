@@ -59,11 +59,13 @@ func ReadRecord(host hostfs.Root, cfg *config.Config, sandboxID, containerID str
 	for _, id := range ids {
 		r.Containers = append(r.Containers, readContainer(host, cfg, id))
 	}
-	if r.DeviceInfo, err = (deviceinfo.CNIDir{Root: host.Dir(), Dir: cfg.DeviceInfo.CNIDir}).ReadSandbox(r.SandboxID); err != nil {
+	if r.DeviceInfo, err = (deviceinfo.CNIDir{Root: host.Dir(),
+		Dir: cfg.DeviceInfo.CNIDir}).ReadSandbox(r.SandboxID); err != nil {
 		return nil, err
 	}
 	if len(r.DeviceInfo) == 0 && len(r.Containers) == 0 {
-		return nil, fmt.Errorf("find sandbox %q: there is no device-info of it in %s, and %s has no record of its containers: %w",
+		return nil, fmt.Errorf("find sandbox %q: there is no device-info of it in %s, and %s has no record of its "+
+			"containers: %w",
 			r.SandboxID, cfg.DeviceInfo.CNIDir, cfg.StateDir, errdefs.ErrNotFound)
 	}
 	return &r, nil
@@ -95,12 +97,14 @@ func findSandboxOf(host hostfs.Root, cfg *config.Config, id, sandboxID string) (
 		return "", err
 	}
 	if len(sandboxes) == 0 {
-		return "", fmt.Errorf("find container %q: %s has no record of it: nothing was injected into it, or it is not a container of this node: %w",
+		return "", fmt.Errorf("find container %q: %s has no record of it: nothing was injected into it, or it is not a "+
+			"container of this node: %w",
 			id, cfg.StateDir, errdefs.ErrNotFound)
 	}
 	for _, s := range sandboxes {
 		if sandboxID = cmp.Or(sandboxID, s); s != sandboxID {
-			return "", fmt.Errorf("container %q is one of sandbox %q, not of %q: %w", id, s, sandboxID, errdefs.ErrInvalidArgument)
+			return "", fmt.Errorf("container %q is one of sandbox %q, not of %q: %w", id, s, sandboxID,
+				errdefs.ErrInvalidArgument)
 		}
 	}
 	return sandboxID, nil
@@ -118,7 +122,8 @@ func FindSandbox(host hostfs.Root, cfg *config.Config, id string) (whole string,
 	if err := hostfs.CheckID(id); err != nil {
 		return "", false, fmt.Errorf("--sandbox-id: %w", err)
 	}
-	if own, err := (deviceinfo.CNIDir{Root: host.Dir(), Dir: cfg.DeviceInfo.CNIDir}).ReadSandbox(id); err != nil || len(own) > 0 {
+	if own, err := (deviceinfo.CNIDir{Root: host.Dir(), Dir: cfg.DeviceInfo.CNIDir}).ReadSandbox(id); err != nil ||
+		len(own) > 0 {
 		return id, true, err
 	}
 	if containers, err := staging.RecordedContainers(host, cfg.StateDir, id); err != nil || len(containers) > 0 {
@@ -139,9 +144,11 @@ func FindSandbox(host hostfs.Root, cfg *config.Config, id string) (whole string,
 	}
 	switch {
 	case len(found) == 0:
-		return "", false, fmt.Errorf("--sandbox-id: invalid value %q: no sandbox with device-info in %s has an ID with this prefix: %w", id, cfg.DeviceInfo.CNIDir, errdefs.ErrNotFound)
+		return "", false, fmt.Errorf("--sandbox-id: invalid value %q: no sandbox with device-info in %s has an ID with "+
+			"this prefix: %w", id, cfg.DeviceInfo.CNIDir, errdefs.ErrNotFound)
 	case len(found) > 1:
-		return "", false, fmt.Errorf("--sandbox-id: invalid value %q: %d sandboxes have an ID with this prefix, such as %.13s and %.13s; give more characters: %w",
+		return "", false, fmt.Errorf("--sandbox-id: invalid value %q: %d sandboxes have an ID with this prefix, such as "+
+			"%.13s and %.13s; give more characters: %w",
 			id, len(found), found[0], found[1], errdefs.ErrInvalidArgument)
 	}
 	return found[0], true, nil

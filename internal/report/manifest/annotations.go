@@ -31,7 +31,8 @@ func (p *Pod) MissingContainers(cfg *config.Config) []MissingContainer {
 		if name == "" || slices.Contains(names, name) || isIgnoredInjectorKey(key, cfg) {
 			continue
 		}
-		problem := fmt.Sprintf("annotation %s: no container %s in this pod; containers: %s%s", diag.Plain(key), diag.Quote(name), strings.Join(names, ", "), diag.Suggest(name, names...))
+		problem := fmt.Sprintf("annotation %s: no container %s in this pod; containers: %s%s", diag.Plain(key),
+			diag.Quote(name), strings.Join(names, ", "), diag.Suggest(name, names...))
 		out = append(out, MissingContainer{p.Metadata.Namespace + "/" + p.Metadata.Name + "/" + name, problem})
 	}
 	return out
@@ -43,15 +44,19 @@ func (p *Pod) Warnings(cfg *config.Config) []string {
 	for _, key := range slices.Sorted(maps.Keys(p.Metadata.Annotations)) {
 		switch near := annotation.MisspeltKey(key); {
 		case near != "":
-			out = append(out, fmt.Sprintf("annotation %s is not one of Jackfield's and is ignored; did you mean %s?", diag.Quote(key), near))
+			out = append(out, fmt.Sprintf("annotation %s is not one of Jackfield's and is ignored; did you mean %s?",
+				diag.Quote(key), near))
 		case key+"/" == annotation.CDIPrefix:
-			out = append(out, fmt.Sprintf("annotation %s has no name and is ignored: must be %sNAME", diag.Quote(key), annotation.CDIPrefix))
+			out = append(out, fmt.Sprintf("annotation %s has no name and is ignored: must be %sNAME", diag.Quote(key),
+				annotation.CDIPrefix))
 		case isIgnoredInjectorKey(key, cfg):
-			out = append(out, fmt.Sprintf("annotation %s is one of device-injector's and is ignored: compat.deviceInjector is off in the configuration", diag.Quote(key)))
+			out = append(out, fmt.Sprintf("annotation %s is one of device-injector's and is ignored: compat.deviceInjector is "+
+				"off in the configuration", diag.Quote(key)))
 		}
 	}
 	if annotation.HasAny(p.WorkloadAnnotations) {
-		out = append(out, "the workload itself has annotations of Jackfield or CDI, which its pods do not get; put them below spec.template.metadata.annotations")
+		out = append(out, "the workload itself has annotations of Jackfield or CDI, which its pods do not get; put them "+
+			"below spec.template.metadata.annotations")
 	}
 	return out
 }

@@ -66,7 +66,8 @@ func (o *object) podTemplate() json.RawMessage {
 
 // Workloads are the kinds that must have a pod template. An object of another kind is a workload if
 // it has one.
-var Workloads = []string{"Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "ReplicationController", "Job", "CronJob", "PodTemplate"}
+var Workloads = []string{"Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "ReplicationController", "Job",
+	"CronJob", "PodTemplate"}
 
 // Parse returns the objects of a manifest; messages name the file. Objects of other kinds, such as Services,
 // are skipped. Networks and claims that name no namespace are in the given one. Without a pod the error is a
@@ -94,7 +95,8 @@ func (o *Objects) noPods() NoPodsError {
 	if len(o.others) == 0 {
 		return "the file is empty: must hold a Pod or a workload"
 	}
-	return NoPodsError(fmt.Sprintf("it holds no pod: kind: invalid value %s: must be a Pod, a workload with a pod template (%s) or a List of them",
+	return NoPodsError(fmt.Sprintf("it holds no pod: kind: invalid value %s: must be a Pod, a workload with a pod "+
+		"template (%s) or a List of them",
 		strings.Join(o.others, ", "), strings.Join(Workloads, ", ")))
 }
 

@@ -24,8 +24,8 @@ type Network struct {
 	Err     error         // why CNI or jackfield-cni refuses the network; errdefs.ErrInvalidArgument
 }
 
-// addNetwork adds a NetworkAttachmentDefinition. jackfield-cni's own parser reads it. Without a configuration the node has
-// it in a file. A fault of one network does not keep the other objects from being read.
+// addNetwork adds a NetworkAttachmentDefinition. jackfield-cni's own parser reads it. Without a configuration the node
+// has it in a file. A fault of one network does not keep the other objects from being read.
 func (o *Objects) addNetwork(data json.RawMessage, x *object) {
 	o.Definitions++
 	var n Network
@@ -39,7 +39,8 @@ func (o *Objects) addNetwork(data json.RawMessage, x *object) {
 	if err != nil {
 		n.Err = fmt.Errorf("%s: spec.config: %w: %w", x.title(), err, errdefs.ErrInvalidArgument)
 		if fault, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-			n.Err = fmt.Errorf("%s: %s: must be a string, found a JSON %s: %w", x.title(), cmp.Or(fault.Field, "spec"), fault.Value, errdefs.ErrInvalidArgument)
+			n.Err = fmt.Errorf("%s: %s: must be a string, found a JSON %s: %w", x.title(), cmp.Or(fault.Field, "spec"),
+				fault.Value, errdefs.ErrInvalidArgument)
 		}
 	}
 	if n.Err != nil || n.Plugins > 0 {

@@ -55,9 +55,11 @@ func (o *Objects) CheckContainer(name string) error {
 		return nil
 	}
 	if len(o.Pods) == 1 {
-		return fmt.Errorf("%s has no container %s%s: %w", o.Pods[0].Title(), diag.Quote(name), diag.Alternatives(name, names), errdefs.ErrNotFound)
+		return fmt.Errorf("%s has no container %s%s: %w", o.Pods[0].Title(), diag.Quote(name),
+			diag.Alternatives(name, names), errdefs.ErrNotFound)
 	}
-	return fmt.Errorf("no pod has a container %s; they have %s%s: %w", diag.Quote(name), strings.Join(names, ", "), diag.Suggest(name, names...), errdefs.ErrNotFound)
+	return fmt.Errorf("no pod has a container %s; they have %s%s: %w", diag.Quote(name), strings.Join(names, ", "),
+		diag.Suggest(name, names...), errdefs.ErrNotFound)
 }
 
 // Ports returns the ports of the networks of a container's pod, as far as the manifests have the networks, and the

@@ -109,7 +109,10 @@ func (p *Pod) ContainerNames() []string {
 
 // EndsBeforeOthers reports whether a container has ended when the pod's other containers are created.
 func (p *Pod) EndsBeforeOthers(name string) bool {
-	return slices.ContainsFunc(p.Spec.InitContainers, func(c container) bool { return c.Name == name && c.RestartPolicy != "Always" })
+	return slices.ContainsFunc(p.Spec.InitContainers, func(c container) bool {
+		return c.Name == name &&
+			c.RestartPolicy != "Always"
+	})
 }
 
 // Requests returns the pod's containers as an adapter would see them, in the order of their creation, as far
@@ -144,8 +147,8 @@ func (p *Pod) Requests(sandboxID, name string) []*engine.Request {
 	return out
 }
 
-// addImpliedMounts adds the mounts that every container of Kubernetes has beside the volumes of its manifest. A CDI mount
-// replaces those of the runtime, and conflicts with those of the kubelet.
+// addImpliedMounts adds the mounts that every container of Kubernetes has beside the volumes of its manifest. A CDI
+// mount replaces those of the runtime, and conflicts with those of the kubelet.
 func addImpliedMounts(have *edit.Existing, withToken bool) {
 	for _, destination := range []string{"/dev/shm", "/etc/hostname", "/etc/resolv.conf"} {
 		if addImpliedMount(have, destination, "the runtime's own mount") {

@@ -73,9 +73,9 @@ type TransientSpec struct {
 	ID   string // of the owner, with "_" for each "/" in it
 }
 
-// TransientSpecs returns the CDI spec files that have a name of [cdi.GenerateTransientSpecName], refused files among them if
-// their kind could be read. They are in the last directory, into which CDI's libraries write: in other directories a name of
-// that form means nothing.
+// TransientSpecs returns the CDI spec files that have a name of [cdi.GenerateTransientSpecName], refused files among
+// them if their kind could be read. They are in the last directory, into which CDI's libraries write: in other
+// directories a name of that form means nothing.
 func TransientSpecs(s *cdi.Snapshot) (list []TransientSpec) {
 	last := len(s.Dirs()) - 1
 	for _, f := range s.Files() {

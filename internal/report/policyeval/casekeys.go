@@ -13,7 +13,8 @@ import (
 	"github.com/jackfield/jackfield/internal/base/diag"
 )
 
-// findUnknownKey returns the first key of a file of cases that no case has, or nil. JSON that is not YAML is for the decoder.
+// findUnknownKey returns the first key of a file of cases that no case has, or nil. JSON that is not YAML is for the
+// decoder.
 func findUnknownKey(data []byte) *diag.Diagnostic {
 	var document yaml.Node
 	if err := yaml.Unmarshal(data, &document); err != nil || len(document.Content) != 1 {
@@ -22,8 +23,8 @@ func findUnknownKey(data []byte) *diag.Diagnostic {
 	return unknownKey(document.Content[0], "", reflect.TypeFor[caseFile]())
 }
 
-// unknownKey returns the first key below a node that the Go type does not have, or nil. Values of other types than the node's
-// are for the decoder.
+// unknownKey returns the first key below a node that the Go type does not have, or nil. Values of other types than the
+// node's are for the decoder.
 func unknownKey(node *yaml.Node, path string, t reflect.Type) *diag.Diagnostic {
 	switch {
 	case t.Kind() == reflect.Pointer:
@@ -41,7 +42,8 @@ func unknownKey(node *yaml.Node, path string, t reflect.Type) *diag.Diagnostic {
 			at := slices.IndexFunc(keys, func(known string) bool { return strings.EqualFold(known, key.Value) })
 			if at < 0 {
 				return &diag.Diagnostic{Line: key.Line, Column: key.Column, Field: path,
-					Rule: "unknown key " + diag.Quote(key.Value) + "; the keys here are " + strings.Join(keys, ", ") + diag.Suggest(key.Value, keys...)}
+					Rule: "unknown key " + diag.Quote(key.Value) + "; the keys here are " + strings.Join(keys, ", ") +
+						diag.Suggest(key.Value, keys...)}
 			}
 			if fault := unknownKey(node.Content[i+1], strings.TrimPrefix(path+"."+keys[at], "."), types[at]); fault != nil {
 				return fault

@@ -50,8 +50,8 @@ type CaseResult struct {
 	Diff   []string `json:"diff,omitempty"` // lines: what was wanted, what came
 }
 
-// RunCases runs the test cases in a file, or in the files of a directory; "-" is standard input. load returns the policy
-// of a configuration file that cases name, or the caller's own for "".
+// RunCases runs the test cases in a file, or in the files of a directory; "-" is standard input. load returns the
+// policy of a configuration file that cases name, or the caller's own for "".
 func RunCases(name string, stdin io.Reader, load func(configFile string) (*Policy, error)) ([]CaseResult, error) {
 	var results []CaseResult
 	files, err := manifest.FilesIn(name)
@@ -142,7 +142,8 @@ func (c *caseSpec) findFault() string {
 	case c.Name == "":
 		return "name: must not be empty"
 	case !slices.Contains([]Outcome{Granted, Audited, Refused}, c.Want):
-		return fmt.Sprintf("want: invalid value %s: must be %s, %s or %s", diag.Quote(string(c.Want)), Granted, Audited, Refused)
+		return fmt.Sprintf("want: invalid value %s: must be %s, %s or %s", diag.Quote(string(c.Want)), Granted, Audited,
+			Refused)
 	case (c.Pod == "") == (c.For == nil):
 		return "must have either pod or for"
 	case c.Pod == "" && c.Ask.IsEmpty() && c.Count == nil:
@@ -202,7 +203,8 @@ func (c *caseSpec) evaluate(file string, p *Policy) ([]Decision, error) {
 		pod.Metadata.Namespace = cmp.Or(pod.Metadata.Namespace, "default")
 		for _, container := range p.EvaluatePod(&objects, pod, query) {
 			if container.Err != nil {
-				all = append(all, Decision{Kind: "container", Name: container.Container, Outcome: Refused, Message: diag.ErrorText(container.Err)})
+				all = append(all, Decision{Kind: "container", Name: container.Container, Outcome: Refused,
+					Message: diag.ErrorText(container.Err)})
 			}
 			all = append(all, decisive(container.Decisions)...)
 		}
@@ -213,8 +215,8 @@ func (c *caseSpec) evaluate(file string, p *Policy) ([]Decision, error) {
 	return all, nil
 }
 
-// decisive returns the decisions about one container that a case compares. A container that exceeds a limit gets nothing, so
-// its grants do not count.
+// decisive returns the decisions about one container that a case compares. A container that exceeds a limit gets
+// nothing, so its grants do not count.
 func decisive(all []Decision) []Decision {
 	if !slices.ContainsFunc(all, func(d Decision) bool { return d.Kind == "limits" && d.Outcome == Refused }) {
 		return all
@@ -224,7 +226,8 @@ func decisive(all []Decision) []Decision {
 
 // compare returns the lines of the difference between a decision and the expected one, none where they agree.
 func (c *caseSpec) compare(d *Decision) []string {
-	if d.Outcome == c.Want && (c.Rule == "" || c.Rule == d.Rule) && (c.Message == "" || strings.Contains(d.Message, c.Message)) {
+	if d.Outcome == c.Want && (c.Rule == "" || c.Rule == d.Rule) && (c.Message == "" || strings.Contains(d.Message,
+		c.Message)) {
 		return nil
 	}
 	want, got := string(c.Want), string(d.Outcome)

@@ -30,8 +30,9 @@ type ContainerDecisions struct {
 	Err       error
 }
 
-// EvaluatePod returns the decisions about the requests in the annotations and networks of a pod's containers. Limits of the pod
-// count the containers that run when the next one is created. Only the node knows the devices that the kubelet allocates.
+// EvaluatePod returns the decisions about the requests in the annotations and networks of a pod's containers. Limits of
+// the pod count the containers that run when the next one is created. Only the node knows the devices that the kubelet
+// allocates.
 func (p *Policy) EvaluatePod(objects *manifest.Objects, pod *manifest.Pod, q PodQuery) []ContainerDecisions {
 	var all []ContainerDecisions
 	others := q.PodHas
@@ -91,9 +92,10 @@ func (q *Query) usage() policy.Usage {
 		Mounts: len(q.Mounts), Hooks: len(q.Hooks), Ports: len(q.Ports)}
 }
 
-// evaluateLimits returns the decisions about how much a container gets, beside what its pod's other containers have: those that
-// are not granted, or else one if the caller gives the count.
-func (p *Policy) evaluateLimits(s policy.Subject, asked policy.Usage, count *policy.Usage, others policy.Usage) []Decision {
+// evaluateLimits returns the decisions about how much a container gets, beside what its pod's other containers have:
+// those that are not granted, or else one if the caller gives the count.
+func (p *Policy) evaluateLimits(s policy.Subject, asked policy.Usage, count *policy.Usage,
+	others policy.Usage) []Decision {
 	if count != nil {
 		ports := asked.Ports
 		asked = *count

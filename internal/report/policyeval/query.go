@@ -66,7 +66,8 @@ func (q *Query) CheckNames() error {
 	}
 	for _, socket := range q.NamedSockets {
 		if !name.IsLabel(socket) {
-			return fmt.Errorf("invalid name of a socket %s: must be 1 to 63 lower-case letters, digits and '-'", diag.Quote(socket))
+			return fmt.Errorf("invalid name of a socket %s: must be 1 to 63 lower-case letters, digits and '-'",
+				diag.Quote(socket))
 		}
 	}
 	return nil
@@ -153,7 +154,8 @@ func (p *Policy) annotationQuery(r *engine.Request) (q Query, err error) {
 			q.CDI = append(q.CDI, d.Name)
 		case annotation.NamedSocket:
 			if _, ok := p.Config.Sockets.Named[d.Name]; !ok && !d.Optional {
-				return q, fmt.Errorf("annotation %s, item %d: the node's configuration names no socket %s; add it to sockets.named: %w", d.Key, d.Position, diag.Quote(d.Name), errdefs.ErrNotFound)
+				return q, fmt.Errorf("annotation %s, item %d: the node's configuration names no socket %s; add it to "+
+					"sockets.named: %w", d.Key, d.Position, diag.Quote(d.Name), errdefs.ErrNotFound)
 			}
 			q.NamedSockets = append(q.NamedSockets, d.Name)
 		}
@@ -172,7 +174,8 @@ func (p *Policy) annotationQuery(r *engine.Request) (q Query, err error) {
 		q.Devices = append(q.Devices, n.Path)
 	}
 	for _, m := range in.Mounts {
-		q.Mounts = append(q.Mounts, policy.Mount{Source: m.Source, Destination: m.Destination, ReadOnly: mountopt.IsReadOnly(m.Options)})
+		q.Mounts = append(q.Mounts, policy.Mount{Source: m.Source, Destination: m.Destination,
+			ReadOnly: mountopt.IsReadOnly(m.Options)})
 	}
 	for _, d := range in.Devices {
 		if !slices.Contains(q.CDI, d.Name) {
@@ -182,8 +185,8 @@ func (p *Policy) annotationQuery(r *engine.Request) (q Query, err error) {
 	return q, err
 }
 
-// socketPath returns the path of a socket as on a host whose /var/run is a symlink to /run, as on most: what a rule denies
-// below one of them, it denies below the other.
+// socketPath returns the path of a socket as on a host whose /var/run is a symlink to /run, as on most: what a rule
+// denies below one of them, it denies below the other.
 func socketPath(path string) policy.SocketPath {
 	at := policy.SocketPath{Path: path}
 	switch short := reserved.WithoutVar(path); {

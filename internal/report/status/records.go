@@ -60,7 +60,8 @@ func encodeRecord(c *Container) ([]byte, error) {
 	}
 	short := *c
 	short.Requests, short.Edits = nil, nil
-	short.More = fmt.Sprintf("%d requests and %d edits: the record would have had %d bytes", len(c.Requests), len(c.Edits), len(data))
+	short.More = fmt.Sprintf("%d requests and %d edits: the record would have had %d bytes", len(c.Requests),
+		len(c.Edits), len(data))
 	return json.Marshal(&short)
 }
 

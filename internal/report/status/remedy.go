@@ -19,7 +19,8 @@ func (n *Node) addRemedies() {
 		n.Remedy = "run `jackfield doctor`, and read the log of jackfield-nri"
 	}
 	if n.Config.Error != "" {
-		n.Config.Remedy = "correct the file; `jackfield validate --as config " + cmp.Or(n.Config.File, "FILE") + "` has every finding"
+		n.Config.Remedy = "correct the file; `jackfield validate --as config " + cmp.Or(n.Config.File, "FILE") +
+			"` has every finding"
 	}
 	for i := range n.Vswitches {
 		n.Vswitches[i].Remedy = n.Vswitches[i].FindRemedy()

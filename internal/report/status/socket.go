@@ -47,7 +47,8 @@ func Get(ctx context.Context, host hostfs.Root, stateDir string) (*Node, error) 
 		}
 		return fmt.Errorf("ask jackfield-nri at %s: %w: %w", path, err, kind)
 	}
-	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn,
+		error) {
 		address, done, err := hostfs.SocketAddress(host.Path(path))
 		if err != nil {
 			return nil, &net.OpError{Op: "dial", Net: "unix", Err: err}

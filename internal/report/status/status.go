@@ -151,7 +151,8 @@ func (s *PlacedSocket) Title() string {
 // Sort sorts containers in the order of Node.
 func Sort(cs []Container) {
 	slices.SortFunc(cs, func(a, b Container) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.Container, b.Container), cmp.Compare(a.ContainerID, b.ContainerID))
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Pod, b.Pod),
+			cmp.Compare(a.Container, b.Container), cmp.Compare(a.ContainerID, b.ContainerID))
 	})
 }
 

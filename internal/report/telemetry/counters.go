@@ -52,7 +52,8 @@ func NewCounters() *Counters {
 	c := &Counters{
 		requests:  make(map[request]*atomic.Uint64),
 		observers: make(map[Handler]prometheus.Observer),
-		timeouts:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: handlerTimeouts.Name, Help: handlerTimeouts.Help}, ofHandler),
+		timeouts: prometheus.NewCounterVec(prometheus.CounterOpts{Name: handlerTimeouts.Name, Help: handlerTimeouts.Help},
+			ofHandler),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: handlerDuration.Name, Help: handlerDuration.Help,
 			// From a container without a request to the runtime's default deadline.

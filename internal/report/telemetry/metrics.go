@@ -37,7 +37,8 @@ type Family struct{ Name, Type, Help string }
 // The families that collect themselves.
 var (
 	handlerDuration = Family{"jackfield_handler_duration_seconds", histogram, "Time that the runtime's calls took."}
-	handlerTimeouts = Family{"jackfield_handler_timeouts_total", counter, "Calls answered before their work was done, because a file system or socket of the host was unresponsive."}
+	handlerTimeouts = Family{"jackfield_handler_timeouts_total", counter,
+		"Calls answered before their work was done, because a file system or socket of the host was unresponsive."}
 )
 
 const counter, gauge, histogram = "counter", "gauge", "histogram"
@@ -89,7 +90,8 @@ func Families() []Family {
 // process. sample is called once a scrape.
 func NewGatherer(c *Counters, sample func() *Sample) prometheus.Gatherer {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(&collector{c, sample}, c.duration, c.timeouts, collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewGoCollector())
+	registry.MustRegister(&collector{c, sample}, c.duration, c.timeouts,
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewGoCollector())
 	families := Families()
 	return prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
 		all, err := registry.Gather()
@@ -125,7 +127,8 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 
 // metrics returns the metrics of Jackfield itself, in the order of the reference page.
 func metrics(c *Counters, s *Sample) []metric {
-	return slices.Concat(pluginMetrics(c, s), fileMetrics(s), stagingMetrics(c, s), vswitchMetrics(s.Node.Vswitches), outputMetrics(c, s))
+	return slices.Concat(pluginMetrics(c, s), fileMetrics(s), stagingMetrics(c, s), vswitchMetrics(s.Node.Vswitches),
+		outputMetrics(c, s))
 }
 
 // pluginMetrics returns the metrics of the plugin, of the runtime's calls, and of the configuration.
@@ -141,30 +144,45 @@ func pluginMetrics(c *Counters, s *Sample) []metric {
 		{Family{"jackfield_build_info", gauge, "The build, in the labels version, commit and goversion: always 1."},
 			[]string{"version", "commit", "goversion"}, one(1, s.Version, s.Commit, runtime.Version())},
 
-		{Family{"jackfield_nri_connected", gauge, "1 while the plugin is registered with the runtime."}, nil, boolValue(s.Node.Registered)},
-		{Family{"jackfield_nri_connections_total", counter, "Registrations with the runtime."}, nil, one(c.Connections.Load())},
+		{Family{"jackfield_nri_connected", gauge, "1 while the plugin is registered with the runtime."}, nil,
+			boolValue(s.Node.Registered)},
+		{Family{"jackfield_nri_connections_total", counter, "Registrations with the runtime."}, nil,
+			one(c.Connections.Load())},
 		{Family{"jackfield_nri_runtime_info", gauge, "The runtime of the last registration and its NRI version: always 1."},
 			[]string{"runtime", "version", "nri"}, runtimeInfo},
 
-		{Family{"jackfield_containers_total", counter, "Containers whose creation the runtime reported."}, nil, one(c.Containers.Load())},
-		{Family{"jackfield_containers_untouched_total", counter, "Containers without a request."}, nil, one(c.Untouched.Load())},
-		{Family{"jackfield_containers_timed_out_total", counter, "Containers refused because their work was not done before the runtime's deadline."}, nil, one(c.TimedOut.Load())},
-		{Family{"jackfield_requests_total", counter, "Requests by source and outcome."}, []string{"source", "outcome"}, c.requestValues()},
-		{Family{"jackfield_refusals_total", counter, "Refusals by the policy rule that came closest or whose limit was reached; empty where there is none."},
+		{Family{"jackfield_containers_total", counter, "Containers whose creation the runtime reported."}, nil,
+			one(c.Containers.Load())},
+		{Family{"jackfield_containers_untouched_total", counter, "Containers without a request."}, nil,
+			one(c.Untouched.Load())},
+		{Family{"jackfield_containers_timed_out_total", counter, "Containers refused because their work was not done " +
+			"before the runtime's deadline."}, nil, one(c.TimedOut.Load())},
+		{Family{"jackfield_requests_total", counter, "Requests by source and outcome."}, []string{"source", "outcome"},
+			c.requestValues()},
+		{Family{"jackfield_refusals_total", counter, "Refusals by the policy rule that came closest or whose limit was " +
+			"reached; empty where there is none."},
 			[]string{"rule"}, c.RefusedBy.values()},
-		{Family{"jackfield_would_refuse_total", counter, "Requests granted in mode audit that mode enforce would deny."}, nil, one(c.Audited.Load())},
+		{Family{"jackfield_would_refuse_total", counter, "Requests granted in mode audit that mode enforce would deny."},
+			nil, one(c.Audited.Load())},
 
 		{handlerDuration, nil, nil},
 		{handlerTimeouts, nil, nil},
-		{Family{"jackfield_workers_busy", gauge, "Goroutines that work on calls of the runtime, including blocked ones."}, nil, one(s.Workers)},
-		{Family{"jackfield_workers_max", gauge, "Limit of the goroutines that work on calls of the runtime; at the limit calls are refused."}, nil, one(s.WorkersMax)},
-		{Family{"jackfield_directory_up", gauge, "1 while the file system of a configured directory answers, whether the directory exists or not; 0 while it is unresponsive."},
+		{Family{"jackfield_workers_busy", gauge, "Goroutines that work on calls of the runtime, including blocked ones."},
+			nil, one(s.Workers)},
+		{Family{"jackfield_workers_max", gauge, "Limit of the goroutines that work on calls of the runtime; at the limit " +
+			"calls are refused."}, nil, one(s.WorkersMax)},
+		{Family{"jackfield_directory_up", gauge, "1 while the file system of a configured directory answers, whether the " +
+			"directory exists or not; 0 while it is unresponsive."},
 			[]string{"directory", "use"}, directories},
-		{Family{"jackfield_panics_total", counter, "Panics that were recovered; each is in the log with its stack."}, nil, one(c.Panics.Load())},
+		{Family{"jackfield_panics_total", counter, "Panics that were recovered; each is in the log with its stack."}, nil,
+			one(c.Panics.Load())},
 
-		{Family{"jackfield_config_generation", gauge, "Grows with each configuration that comes into force."}, nil, one(s.Node.Config.Generation)},
-		{Family{"jackfield_config_current", gauge, "1 while the configuration in force is the newest one; 0 while a newer one is rejected."}, nil, boolValue(s.Node.Config.Error == "")},
-		{Family{"jackfield_config_refused_total", counter, "New configurations that were rejected."}, nil, one(s.ConfigRefused)},
+		{Family{"jackfield_config_generation", gauge, "Grows with each configuration that comes into force."}, nil,
+			one(s.Node.Config.Generation)},
+		{Family{"jackfield_config_current", gauge, "1 while the configuration in force is the newest one; 0 while a newer " +
+			"one is rejected."}, nil, boolValue(s.Node.Config.Error == "")},
+		{Family{"jackfield_config_refused_total", counter, "New configurations that were rejected."}, nil,
+			one(s.ConfigRefused)},
 	}
 }
 
@@ -178,30 +196,44 @@ func fileMetrics(s *Sample) []metric {
 		return one(n)
 	}
 	return []metric{
-		{Family{"jackfield_cdi_up", gauge, "1 while the CDI directories answer; the other CDI metrics are exposed only then."}, nil, boolValue(s.CDI != nil)},
+		{Family{"jackfield_cdi_up", gauge, "1 while the CDI directories answer; the other CDI metrics are exposed only " +
+			"then."}, nil, boolValue(s.CDI != nil)},
 		{Family{"jackfield_cdi_files", gauge, "CDI specification files."}, nil, count(cdi.Files)},
-		{Family{"jackfield_cdi_files_in_error", gauge, "CDI specification files that are invalid or conflict with others."}, nil, count(cdi.FilesInError)},
-		{Family{"jackfield_cdi_directories_in_error", gauge, "CDI directories that exist and cannot be read."}, nil, count(cdi.DirsInError)},
+		{Family{"jackfield_cdi_files_in_error", gauge, "CDI specification files that are invalid or conflict with others."},
+			nil, count(cdi.FilesInError)},
+		{Family{"jackfield_cdi_directories_in_error", gauge, "CDI directories that exist and cannot be read."}, nil,
+			count(cdi.DirsInError)},
 		{Family{"jackfield_cdi_devices", gauge, "CDI devices that can be requested."}, nil, count(cdi.Devices)},
 
 		{Family{"jackfield_hooks", gauge, "Hooks of hooks.d directories that can be injected."}, nil, one(s.Hooks)},
-		{Family{"jackfield_hooks_files_in_error", gauge, "Files and directories of hooks.d that cannot be used."}, nil, one(s.HooksInError)},
+		{Family{"jackfield_hooks_files_in_error", gauge, "Files and directories of hooks.d that cannot be used."}, nil,
+			one(s.HooksInError)},
 	}
 }
 
 // stagingMetrics returns the metrics of what containers have.
 func stagingMetrics(c *Counters, s *Sample) []metric {
 	return []metric{
-		{Family{"jackfield_staging_mode", gauge, "How sockets are delivered: 1 for the mode in force. In mode directory a running container loses a socket whose directory is re-created, and gets no new networks."}, []string{"mode"}, stagingModes(s.Node.Staging)},
+		{Family{"jackfield_staging_mode", gauge, "How sockets are delivered: 1 for the mode in force. In mode directory a " +
+			"running container loses a socket whose directory is re-created, and gets no new " +
+			"networks."}, []string{"mode"}, stagingModes(s.Node.Staging)},
 		{Family{"jackfield_staging_containers", gauge, "Containers that have a staging directory."}, nil, one(s.Staged)},
-		{Family{"jackfield_staging_sockets", gauge, "Host sockets that are bound in staging directories."}, nil, one(s.Sockets)},
-		{Family{"jackfield_staging_failures_total", counter, "Failures to watch or update the sockets and networks of running containers."}, nil, one(c.StagingFailed.Load())},
-		{Family{"jackfield_hotplugs_total", counter, "Updates of running containers whose networks changed."}, nil, one(c.HotPlugs.Load())},
-		{Family{"jackfield_status_containers", gauge, "Running containers that have something injected."}, nil, one(len(s.Node.Containers))},
-		{Family{"jackfield_containers_missed", gauge, "Running containers that lack what they requested, because they were created while the plugin was not connected."}, nil, one(len(s.Node.Missed))},
-		{Family{"jackfield_status_failures_total", counter, "Container records that could not be written or read: jackfield status loses the container at a restart."}, nil, one(c.StatusFailed.Load())},
-		{Family{"jackfield_socket_rebinds_total", counter, "Sockets rebound in running containers after the host re-created them."}, nil, one(c.Rebinds.Load())},
-		{Family{"jackfield_cleanup_failures_total", counter, "Removals of a container's or pod's state that left something behind."}, nil, one(c.CleanupFailed.Load())},
+		{Family{"jackfield_staging_sockets", gauge, "Host sockets that are bound in staging directories."}, nil,
+			one(s.Sockets)},
+		{Family{"jackfield_staging_failures_total", counter, "Failures to watch or update the sockets and networks of " +
+			"running containers."}, nil, one(c.StagingFailed.Load())},
+		{Family{"jackfield_hotplugs_total", counter, "Updates of running containers whose networks changed."}, nil,
+			one(c.HotPlugs.Load())},
+		{Family{"jackfield_status_containers", gauge, "Running containers that have something injected."}, nil,
+			one(len(s.Node.Containers))},
+		{Family{"jackfield_containers_missed", gauge, "Running containers that lack what they requested, because they were " +
+			"created while the plugin was not connected."}, nil, one(len(s.Node.Missed))},
+		{Family{"jackfield_status_failures_total", counter, "Container records that could not be written or read: " +
+			"jackfield status loses the container at a restart."}, nil, one(c.StatusFailed.Load())},
+		{Family{"jackfield_socket_rebinds_total", counter, "Sockets rebound in running containers after the host " +
+			"re-created them."}, nil, one(c.Rebinds.Load())},
+		{Family{"jackfield_cleanup_failures_total", counter, "Removals of a container's or pod's state that left something " +
+			"behind."}, nil, one(c.CleanupFailed.Load())},
 	}
 }
 
@@ -221,21 +253,29 @@ func vswitchMetrics(vswitches []vswitch.Status) []metric {
 		{Family{"jackfield_vswitch_up", gauge, "1 if the last check of a configured vswitch succeeded, otherwise 0. " +
 			"A check runs at least every 45 seconds; it fails if the vswitch is down, hangs or cannot be reached."}, labels, up},
 		{Family{"jackfield_vswitch_ports", gauge, "Ports of living pods on a vswitch."}, labels, ports},
-		{Family{"jackfield_vswitch_ports_missing", gauge, "Ports of living pods that a vswitch lacks and that could not be re-created yet."}, labels, missing},
-		{Family{"jackfield_vswitch_ports_recreated_total", counter, "Ports of living pods that were re-created because the vswitch had lost them."}, labels, recreated},
-		{Family{"jackfield_vswitch_ports_removed_total", counter, "Ports of pods that are gone, which were removed from a vswitch."}, labels, removed},
-		{Family{"jackfield_vswitch_errors_total", counter, "Failures to list, create or remove ports of a vswitch."}, labels, failures},
+		{Family{"jackfield_vswitch_ports_missing", gauge, "Ports of living pods that a vswitch lacks and that could not be " +
+			"re-created yet."}, labels, missing},
+		{Family{"jackfield_vswitch_ports_recreated_total", counter, "Ports of living pods that were re-created because the " +
+			"vswitch had lost them."}, labels, recreated},
+		{Family{"jackfield_vswitch_ports_removed_total", counter, "Ports of pods that are gone, which were removed from a " +
+			"vswitch."}, labels, removed},
+		{Family{"jackfield_vswitch_errors_total", counter, "Failures to list, create or remove ports of a vswitch."}, labels,
+			failures},
 	}
 }
 
 // outputMetrics returns the metrics of the audit file and the log.
 func outputMetrics(c *Counters, s *Sample) []metric {
 	return []metric{
-		{Family{"jackfield_audit_up", gauge, "1 while the audit file can be written or none is configured."}, nil, boolValue(s.AuditWritable)},
+		{Family{"jackfield_audit_up", gauge, "1 while the audit file can be written or none is configured."}, nil,
+			boolValue(s.AuditWritable)},
 		{Family{"jackfield_audit_lines_total", counter, "Lines written to the audit file."}, nil, one(c.AuditLines.Load())},
-		{Family{"jackfield_audit_dropped_total", counter, "Lines dropped because the audit file was too slow."}, nil, one(c.AuditDropped.Load())},
-		{Family{"jackfield_audit_failures_total", counter, "Lines lost because the audit file could not be written."}, nil, one(c.AuditFailed.Load())},
-		{Family{"jackfield_log_dropped_total", counter, "Log lines dropped because the reader of standard error was too slow."}, nil, one(c.LogDropped.Load())},
+		{Family{"jackfield_audit_dropped_total", counter, "Lines dropped because the audit file was too slow."}, nil,
+			one(c.AuditDropped.Load())},
+		{Family{"jackfield_audit_failures_total", counter, "Lines lost because the audit file could not be written."}, nil,
+			one(c.AuditFailed.Load())},
+		{Family{"jackfield_log_dropped_total", counter, "Log lines dropped because the reader of standard error was too " +
+			"slow."}, nil, one(c.LogDropped.Load())},
 	}
 }
 

@@ -33,9 +33,11 @@ func (v *Validator) checkSpec(t text) (content string, found diag.List) {
 		return content, diag.All(t.name, err).WithFile(t.name)
 	}
 	if !slices.Contains(v.specExts, t.ext) {
-		found = diag.List{{File: t.name, Severity: diag.SeverityWarning, Rule: "is not read under this name: cdi.extensions of the configuration has " + strings.Join(v.specExts, ", ")}}
+		found = diag.List{{File: t.name, Severity: diag.SeverityWarning,
+			Rule: "is not read under this name: cdi.extensions of the configuration has " + strings.Join(v.specExts, ", ")}}
 	}
-	all, err := cdi.ValidateFile(t.hostPath, cdi.ValidateOptions{Root: v.host.Dir(), CheckHost: v.checkHost, TrustAnyone: !v.checkHost})
+	all, err := cdi.ValidateFile(t.hostPath, cdi.ValidateOptions{Root: v.host.Dir(), CheckHost: v.checkHost,
+		TrustAnyone: !v.checkHost})
 	return content, append(found, v.rateFindings(t, diag.All("", all), err)...)
 }
 
@@ -94,8 +96,10 @@ func (v *Validator) findConflicts(dir, name string) (files []File) {
 			devices = append(devices, fmt.Sprintf("%s (in %s)", c.Name, strings.Join(others, ", ")))
 		}
 		file := path.Join(name, path.Base(f.Path))
-		files = append(files, File{Name: file, Findings: diag.List{{File: file, Severity: diag.SeverityError, Field: "devices", Found: strings.Join(devices, ", "),
-			Rule: "other files of the directory declare these devices, too, so that none of them counts; keep each in one file"}}})
+		files = append(files, File{Name: file, Findings: diag.List{{File: file, Severity: diag.SeverityError,
+			Field: "devices", Found: strings.Join(devices, ", "),
+			Rule: "other files of the directory declare these devices, too, so that none of them counts; keep each in one " +
+				"file"}}})
 	}
 	return files
 }
@@ -105,7 +109,8 @@ func (v *Validator) warnOfSymlink(t text, what string) diag.List {
 	if st, err := v.host.Lstat(t.hostPath); err != nil || st.Mode&unix.S_IFMT != unix.S_IFLNK {
 		return nil
 	}
-	return diag.List{{File: t.name, Severity: diag.SeverityWarning, Found: "a symlink", Rule: "must be a regular file, for no symlink is followed where " + what + " is read"}}
+	return diag.List{{File: t.name, Severity: diag.SeverityWarning, Found: "a symlink",
+		Rule: "must be a regular file, for no symlink is followed where " + what + " is read"}}
 }
 
 // checkMetadata checks device metadata of a resource claim in all versions that the file has.
@@ -143,7 +148,8 @@ func (v *Validator) checkConfig(t text) (content string, found diag.List) {
 	}
 	if t.hostPath != "" && v.checkHost {
 		if _, err := config.Load(v.host, t.hostPath, config.Options{RequireOwner: true}); err != nil {
-			fault := &diag.Diagnostic{File: t.name, Severity: diag.SeverityWarning, Rule: "cannot be read as the node's configuration: " + diag.ErrorText(err)}
+			fault := &diag.Diagnostic{File: t.name, Severity: diag.SeverityWarning,
+				Rule: "cannot be read as the node's configuration: " + diag.ErrorText(err)}
 			if t.hostPath == config.DefaultPath {
 				fault = diag.Unreadable(t.name, err)
 			}

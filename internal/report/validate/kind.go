@@ -35,7 +35,8 @@ func KindNames() []string {
 	return names
 }
 
-// kindOf returns the kind of a file: the kind of --as, or of the file's place, or the kind that the file's version names.
+// kindOf returns the kind of a file: the kind of --as, or of the file's place, or the kind that the file's version
+// names.
 func (v *Validator) kindOf(t text) kind {
 	switch {
 	case v.as != kindUnknown:

@@ -17,8 +17,8 @@ import (
 	"github.com/jackfield/jackfield/internal/report/manifest"
 )
 
-// checkNetwork checks a CNI configuration file, of one plugin or of a list, as jackfield-cni does. Other plugins' keys are
-// theirs to check.
+// checkNetwork checks a CNI configuration file, of one plugin or of a list, as jackfield-cni does. Other plugins' keys
+// are theirs to check.
 func checkNetwork(t text) (content string, found diag.List) {
 	n, err := network.Read(string(t.data), "")
 	if err != nil {
@@ -36,8 +36,8 @@ type NetworkFault struct {
 	Err  error
 }
 
-// CheckNetworks checks the files in a directory of CNI configurations as [Validator.CheckPath] does, without those that no
-// runtime reads. It returns how many of them have plugins of jackfield-cni. A missing directory has none.
+// CheckNetworks checks the files in a directory of CNI configurations as [Validator.CheckPath] does, without those that
+// no runtime reads. It returns how many of them have plugins of jackfield-cni. A missing directory has none.
 func CheckNetworks(host hostfs.Root, dir string) (own int, faults []NetworkFault, err error) {
 	names, err := host.ReadDir(dir, maxNames)
 	if errdefs.IsNotFound(err) {
@@ -87,7 +87,8 @@ func (v *Validator) checkManifest(t text) (content string, found diag.List) {
 
 // notChecked is about a Kubernetes object, which another command checks.
 func (v *Validator) notChecked(t text) *diag.Diagnostic {
-	d := &diag.Diagnostic{File: t.name, Severity: diag.SeverityWarning, Rule: "is a Kubernetes object, and was not checked"}
+	d := &diag.Diagnostic{File: t.name, Severity: diag.SeverityWarning,
+		Rule: "is a Kubernetes object, and was not checked"}
 	if t.isNamed || v.isReadDir(path.Dir(t.hostPath)) {
 		d.Severity = diag.SeverityError
 	}

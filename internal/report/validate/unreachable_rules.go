@@ -16,13 +16,14 @@ import (
 	"github.com/jackfield/jackfield/internal/port/vswitchdriver"
 )
 
-// findUnreachableRules warns about socket roots and programs of vswitches that do not exist, and patterns of rules that can never
-// match.
+// findUnreachableRules warns about socket roots and programs of vswitches that do not exist, and patterns of rules that
+// can never match.
 func (v *Validator) findUnreachableRules(cfg *config.Config) (found diag.List) {
 	warn := func(field, value, rule string) {
 		line, column := cfg.LineColumn(field)
-		found = append(found, &diag.Diagnostic{File: cfg.File(), Line: line, Column: column, Field: field, Severity: diag.SeverityWarning,
-			Rule: "found " + diag.Quote(value) + ": " + rule})
+		found = append(found, &diag.Diagnostic{File: cfg.File(), Line: line, Column: column, Field: field,
+			Severity: diag.SeverityWarning,
+			Rule:     "found " + diag.Quote(value) + ": " + rule})
 	}
 	// A rule allows a path as the configuration has it, and as it resolves.
 	var roots []string
@@ -61,25 +62,28 @@ func (v *Validator) findUnreachableRules(cfg *config.Config) (found diag.List) {
 		for j, pattern := range allow.Sockets {
 			if !belowAny(roots, pattern) && !matchesAny(glob.CompilePath, pattern, sockets) {
 				warn(fmt.Sprintf("%s.sockets[%d]", field, j), pattern,
-					"it matches nothing below the socket roots ("+strings.Join(cfg.Sockets.Roots, ", ")+") and no path in sockets.named, and sockets come from there alone")
+					"it matches nothing below the socket roots ("+strings.Join(cfg.Sockets.Roots,
+						", ")+") and no path in sockets.named, and sockets come from there alone")
 			}
 		}
 		for j, port := range allow.Ports {
 			if !matchesAny(glob.CompileName, port.Port, ports) {
-				warn(fmt.Sprintf("%s.ports[%d]", field, j), port.Port, "it matches no bridge of vswitches, and ports are created there alone")
+				warn(fmt.Sprintf("%s.ports[%d]", field, j), port.Port, "it matches no bridge of vswitches, and ports are created "+
+					"there alone")
 			}
 		}
 		for j, pattern := range allow.Devices {
 			if v.checkHost && !strings.Contains(pattern, "*") && v.isDir(pattern) {
-				warn(fmt.Sprintf("%s.devices[%d]", field, j), pattern, "it is a directory on this host, and matches no device node; use "+diag.Quote(pattern+"/*"))
+				warn(fmt.Sprintf("%s.devices[%d]", field, j), pattern, "it is a directory on this host, and matches no device "+
+					"node; use "+diag.Quote(pattern+"/*"))
 			}
 		}
 	}
 	return found
 }
 
-// resolve returns a directory with its symlinks resolved. Of one that is not on this host, it is known that /var/run is a
-// symlink to /run on most hosts.
+// resolve returns a directory with its symlinks resolved. Of one that is not on this host, it is known that /var/run is
+// a symlink to /run on most hosts.
 func (v *Validator) resolve(dir string) (real string, exists bool) {
 	if v.checkHost {
 		if real, err := v.host.Resolve(dir); err == nil {

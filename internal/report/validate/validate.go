@@ -41,12 +41,13 @@ type File struct {
 	kind kind
 }
 
-// New reads the directories of the host from its configuration. If that is unreadable or not trusted, the defaults apply.
-// specDirs is the value of CDI_SPEC_DIRS. Without checkHost, nothing that depends on the host is checked. as is one of
-// [KindNames], or "" to find the kind of each file by its place.
+// New reads the directories of the host from its configuration. If that is unreadable or not trusted, the defaults
+// apply. specDirs is the value of CDI_SPEC_DIRS. Without checkHost, nothing that depends on the host is checked. as is
+// one of [KindNames], or "" to find the kind of each file by its place.
 func New(host hostfs.Root, specDirs, as string, checkHost bool) (*Validator, error) {
 	if as != "" && !slices.Contains(KindNames(), as) {
-		return nil, fmt.Errorf("invalid kind %q: must be one of %s: %w", as, strings.Join(KindNames(), ", "), errdefs.ErrInvalidArgument)
+		return nil, fmt.Errorf("invalid kind %q: must be one of %s: %w", as, strings.Join(KindNames(), ", "),
+			errdefs.ErrInvalidArgument)
 	}
 	dirs, err := cdi.DirsFromEnv(specDirs)
 	if err != nil {
@@ -59,7 +60,8 @@ func New(host hostfs.Root, specDirs, as string, checkHost bool) (*Validator, err
 	if dirs == nil {
 		dirs = cfg.CDI.SpecDirs
 	}
-	v := &Validator{host: host, checkHost: checkHost, specExts: cfg.CDI.Extensions, as: kind(as), readDirs: map[string]kind{}}
+	v := &Validator{host: host, checkHost: checkHost, specExts: cfg.CDI.Extensions, as: kind(as),
+		readDirs: map[string]kind{}}
 	podmanHooks := []string{"/etc/containers/oci/hooks.d", "/usr/share/containers/oci/hooks.d"}
 	for k, dirs := range map[kind][]string{
 		kindCDI: dirs, kindHook: slices.Concat(cfg.Hooks.Dirs, podmanHooks),
@@ -130,7 +132,8 @@ func (v *Validator) checkFile(hostPath, name string, isNamed bool) File {
 	case st.Mode&unix.S_IFMT != unix.S_IFREG:
 		fault.Found, fault.Rule = "a "+hostfs.TypeName(st.Mode), "must be a regular file"
 	case st.Size > maxSize:
-		fault.Found, fault.Rule = fmt.Sprintf("%d bytes", st.Size), fmt.Sprintf("must have at most %d bytes: split it into several files", maxSize)
+		fault.Found, fault.Rule = fmt.Sprintf("%d bytes", st.Size), fmt.Sprintf("must have at most %d bytes: split it into "+
+			"several files", maxSize)
 	default:
 		data, err := v.host.ReadFile(hostPath, maxSize)
 		if err == nil {
@@ -180,7 +183,8 @@ func (v *Validator) checkText(t text) File {
 // rejectUnknown is about a file of unknown kind. A README beside the files of a directory is no mistake.
 func rejectUnknown(t text) (content string, found diag.List) {
 	d := &diag.Diagnostic{File: t.name, Severity: diag.SeverityError,
-		Rule: "was not checked: its kind is unknown, by its directory and name, or by cdiVersion, cniVersion or apiVersion in it",
+		Rule: "was not checked: its kind is unknown, by its directory and name, or by cdiVersion, cniVersion or apiVersion " +
+			"in it",
 		Hint: "name the kind with --as: " + strings.Join(KindNames(), ", ")}
 	if !t.isNamed && !isDataFile(t.ext) {
 		d.Severity = diag.SeverityWarning

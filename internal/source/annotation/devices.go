@@ -50,7 +50,7 @@ func parseDevices(key, value string, set *deviceSet) error {
 
 func parseDevice(r Request) (Device, error) {
 	if r.Item == keywordNone {
-		return Device{}, r.newError("none stands alone, not in a list")
+		return Device{}, r.newError("none must be the only item, not part of a list")
 	}
 	if rest, ok := strings.CutPrefix(r.Item, resourcePrefix); ok {
 		return parseResource(r, rest)

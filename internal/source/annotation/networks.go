@@ -57,7 +57,7 @@ func parseNetwork(it item) (Network, error) {
 	n := Network{Request: it.Request}
 	text := it.Item
 	if it.field == "" && (text == keywordAuto || text == keywordNone) {
-		return Network{}, it.newError(text + " stands alone, not in a list; a network of that name is {network: " + text + "}")
+		return Network{}, it.newError(text + " must be the only item, not part of a list; a network of that name is {network: " + text + "}")
 	}
 	if namespace, network, ok := strings.Cut(text, "/"); ok && it.field != fieldInterface {
 		if !name.IsLabel(namespace) || !name.IsSubdomain(network) {

@@ -262,7 +262,7 @@ func TestStaleStagingIsRemoved(t *testing.T) {
 			t.Fatal(err)
 		}
 		out, err := exec.Command(jackfield, "--config", h.path("config.yaml"), "doctor", "--fix").CombinedOutput()
-		if left() != 0 || !strings.Contains(string(out), "of the OCI hook's containers that are gone") {
+		if left() != 0 || !strings.Contains(string(out), "of removed containers of the OCI hook") {
 			t.Errorf("doctor: %v, %s", err, out)
 		}
 		fail()
