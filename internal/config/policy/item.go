@@ -5,6 +5,7 @@ package policy
 import (
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/jackfield/jackfield/internal/base/diag"
 	"github.com/jackfield/jackfield/internal/base/glob"
@@ -71,6 +72,14 @@ type item struct {
 	writable    bool   // mounts
 	whole       bool   // sockets: a directory with everything below it
 	vlan        int    // ports; 0 for untagged
+}
+
+// noIOMMU begins the path of the node of a VFIO group without an IOMMU.
+const noIOMMU = "/dev/vfio/noiommu-"
+
+// isNoIOMMU reports whether the item is a device that can access all memory of the host.
+func (it *item) isNoIOMMU() bool {
+	return it.kind == kindDevice && strings.HasPrefix(it.name, noIOMMU)
 }
 
 // describe returns the item for a message, such as `mount "/srv/a" at "/data"`.

@@ -169,6 +169,14 @@ func (s *patternSet) findPattern(it *item, matches func(*pattern, *item) bool) s
 // matching returns the text of the pattern that matches the item, or "".
 func (s *patternSet) matching(it *item) string { return s.findPattern(it, (*pattern).matches) }
 
+// granting returns the pattern that grants the item, or "". A node without an IOMMU is granted only by a pattern that
+// names such nodes, so that a rule for VFIO does not grant the memory of the host.
+func (s *patternSet) granting(it *item) string {
+	return s.findPattern(it, func(p *pattern, it *item) bool {
+		return p.matches(it) && (!it.isNoIOMMU() || strings.HasPrefix(p.name.Prefix(), noIOMMU))
+	})
+}
+
 // matchingNetwork returns the text of the pattern that matches a network, or "". The name of a
 // network of unknown namespace comes from a file, as namespace-name. Any "-" in it can be the
 // separator, so every split is tried.

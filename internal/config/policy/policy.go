@@ -225,7 +225,7 @@ func (r *rule) grants(s *Subject, it *item) bool {
 	case (it.kind == kindSocket || it.kind == kindDevice) && !r.allowsNetwork(s, s.Network):
 		return false
 	}
-	return r.allow.matching(it) != ""
+	return r.allow.granting(it) != ""
 }
 
 // allowsSocketsOrDevices reports whether the rule allows an item that a network can deliver.

@@ -243,3 +243,26 @@ func BenchmarkRefusal(b *testing.B) {
 		}
 	}
 }
+
+// A device without an IOMMU can access all memory of the host. A rule for VFIO groups does not grant it by accident.
+func TestNoIOMMUNeedsPatternOfItsOwn(t *testing.T) {
+	const node = "/dev/vfio/noiommu-3"
+	for pattern, granted := range map[string]bool{
+		"/dev/vfio/*": false, "/dev/**": false, "/**": false, "/dev/vfio/n*": false,
+		"/dev/vfio/noiommu-*": true, node: true, "/dev/vfio/noiommu-4": false,
+	} {
+		p := mustNew(t, Enforce, Rule{Name: "vfio", For: everybody, Allow: Allow{Devices: []string{pattern}}})
+		_, err := p.Device(tenant, node)
+		if (err == nil) != granted {
+			t.Errorf("%s: %v", pattern, err)
+		}
+		if err != nil && (!strings.Contains(err.Error(), "without an IOMMU") || !strings.Contains(err.Error(), `"`+node+`"`)) {
+			t.Errorf("%s: %v, want the reason and the line to add", pattern, err)
+		}
+	}
+	p := mustNew(t, Enforce, wide, Rule{Name: "never", For: everybody, Deny: Allow{Devices: []string{"/dev/vfio/*"}}},
+		Rule{Name: "test", For: everybody, Allow: Allow{Devices: []string{"/dev/vfio/noiommu-*"}}})
+	if _, err := p.Device(tenant, node); err == nil {
+		t.Error("a denial of all groups does not deny groups without an IOMMU")
+	}
+}

@@ -177,7 +177,7 @@ func maxCloseness(part string) closeness {
 // that the name has in common with a pattern. part is the part of the rule's subjects that s does
 // not match, or "".
 func (r *rule) closeness(s *Subject, it *item, part string) (closeness, int) {
-	matches := r.allow.matching(it) != ""
+	matches := r.allow.granting(it) != ""
 	if it.kind == kindNetwork {
 		matches = r.allowsSocketsOrDevices() && r.allowsNetwork(s, it.name)
 	}
@@ -229,6 +229,9 @@ func (r *rule) explainMismatch(s *Subject, it *item, c closeness) string {
 		return allows + ", not from " + diag.Quote(s.Network)
 	case otherName:
 		has := "its allow." + k.listName() + " has " + listed(r.allow.patternTexts(k))
+		if it.isNoIOMMU() {
+			return has + ", and only a pattern that begins with " + noIOMMU + " grants a device without an IOMMU, which can access all memory of the host"
+		}
 		if it.whole {
 			has += ", none of which covers everything below the directory"
 		}
