@@ -30,6 +30,8 @@ type Node struct {
 	UID      uint32      // owner of the host's node
 	GID      uint32      // group of the host's node
 	From     string      // the file that named this node, "/sys/bus/pci/devices/0000:03:00.3/iommu_group"
+	// VFIO is the interface of VFIO that the node belongs to, "" for other nodes.
+	VFIO VFIOInterface
 }
 
 // statNode checks and describes the host's node p. from is the sysfs file that named

@@ -4,6 +4,8 @@ package sysfs
 
 import (
 	"path"
+	"slices"
+	"strings"
 
 	"github.com/containerd/errdefs"
 
@@ -11,6 +13,16 @@ import (
 )
 
 const vfioContainer = "/dev/vfio/vfio"
+
+// VFIOInterface is one of the two interfaces through which a program opens a device of VFIO. The kernel's configuration
+// decides which of them a host has, and a program needs all nodes of one.
+type VFIOInterface string
+
+// The interfaces of VFIO.
+const (
+	VFIOGroup VFIOInterface = "group"   // /dev/vfio/<group> and /dev/vfio/vfio
+	IOMMUFD   VFIOInterface = "iommufd" // /dev/vfio/devices/vfio<N> and /dev/iommu
+)
 
 // findVFIO returns the nodes of a PCI function bound to a VFIO driver; see [Nodes].
 func (l lookup) findVFIO(dev PCIDevice) ([]Node, error) {
@@ -23,7 +35,62 @@ func (l lookup) findVFIO(dev PCIDevice) ([]Node, error) {
 	if err != nil && !(errdefs.IsNotFound(err) && len(cdev) > 0) {
 		return nil, err
 	}
+	for i := range group {
+		group[i].VFIO = VFIOGroup
+	}
+	for i := range cdev {
+		cdev[i].VFIO = IOMMUFD
+	}
 	return sortByPath(append(group, cdev...)), nil
+}
+
+// GroupPeer is another PCI function in the IOMMU group of a device.
+type GroupPeer struct {
+	Address string // as the kernel writes it, "0000:06:02.0"
+	Driver  string // "" for none
+	// BlocksVFIO means that the driver uses the device on the host, so that nobody can open the group.
+	BlocksVFIO bool
+}
+
+// GroupPeers returns the other functions in the IOMMU group of a PCI function, sorted by address. Bridges are left out,
+// because VFIO gives nobody access to them. A function without an IOMMU, or in no group, has no peers. The functions
+// of a group can access each other's memory, and a program that opens the group can use all of them.
+func GroupPeers(host hostfs.Root, address string) ([]GroupPeer, error) {
+	l := lookup{host, "read IOMMU group of PCI device", address}
+	dev, err := l.readPCI()
+	if err != nil || dev.IOMMUGroup == "" || dev.NoIOMMU {
+		return nil, err
+	}
+	names, err := l.listDir(path.Join(dev.Dir, "iommu_group/devices"), isPCIAddress)
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(names)
+	var peers []GroupPeer
+	for _, name := range names {
+		if name == dev.Address {
+			continue
+		}
+		class, _, err := l.readAttribute(path.Join(pciDevices, name, "class"))
+		if err != nil {
+			return nil, err
+		}
+		if strings.HasPrefix(class, "0x06") { // PCI_BASE_CLASS_BRIDGE
+			continue
+		}
+		peer, err := lookup{host, l.op, name}.readPCI()
+		if err != nil {
+			return nil, err
+		}
+		peers = append(peers, GroupPeer{Address: peer.Address, Driver: peer.Driver,
+			BlocksVFIO: peer.Driver != "" && peer.Kind != KindVFIO && peer.Kind != KindNone})
+	}
+	return peers, nil
+}
+
+func isPCIAddress(name string) bool {
+	_, err := ParseAddress(name)
+	return err == nil
 }
 
 // findVFIOGroup returns the group's node and /dev/vfio/vfio.
