@@ -13,7 +13,6 @@ import (
 
 	"github.com/jackfield/jackfield/internal/base/diag"
 	"github.com/jackfield/jackfield/internal/config/policy"
-	"github.com/jackfield/jackfield/internal/host/sysfs"
 	"github.com/jackfield/jackfield/internal/source/annotation"
 	"github.com/jackfield/jackfield/internal/source/attachment"
 )
@@ -171,8 +170,8 @@ func hasReceived(in *inputs, a *attachment.Attachment) (bool, error) {
 		return err == nil && in.hasSocket(at), err
 	}
 	found, err := findNodes(in.host, a)
-	isMissing := func(n sysfs.Node) bool { return !in.hasNode(n) }
-	return err == nil && len(found.nodes) > 0 && !slices.ContainsFunc(found.nodes, isMissing), err
+	missing, _ := selectNodes(found.nodes, in.hasNode, in.grantsNode(a))
+	return err == nil && len(found.nodes) > 0 && len(missing) == 0, err
 }
 
 // resolveAttachment adds the socket or the device nodes of an attachment.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/containerd/errdefs"
 
+	"github.com/jackfield/jackfield/internal/config/policy"
 	"github.com/jackfield/jackfield/internal/edit"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/internal/host/sysfs"
@@ -41,17 +42,21 @@ func resolveDevice(in *inputs, d *delta, a *attachment.Attachment) error {
 	if err != nil {
 		return &RequestError{File: a.File, Err: err}
 	}
-	for _, n := range found.nodes {
-		if in.hasNode(n) {
-			continue
+	missing, left := selectNodes(found.nodes, in.hasNode, in.grantsNode(a))
+	if in.running && len(missing) > 0 {
+		d.item.SetOutcome(Unmanaged, errors.New(deviceDenied))
+		return nil
+	}
+	if !in.running {
+		if err := checkIOMMUGroup(in, a, found.nodes); err != nil {
+			return &RequestError{File: a.File, Err: err}
 		}
-		if in.running {
-			d.item.SetOutcome(Unmanaged, errors.New(deviceDenied))
-			return nil
-		}
-		if err := addNode(in, d, a, n); err != nil {
-			return err
-		}
+	}
+	if err := addNodes(in, d, a, missing); err != nil {
+		return err
+	}
+	if len(left) > 0 {
+		d.addNotes(fmt.Sprintf("no rule grants %s, which are VFIO's other interface to the device", strings.Join(nodePaths(left), " and ")))
 	}
 	for _, path := range a.Announced {
 		if !slices.ContainsFunc(found.nodes, func(n sysfs.Node) bool { return n.Path == path }) {
@@ -67,12 +72,103 @@ func resolveDevice(in *inputs, d *delta, a *attachment.Attachment) error {
 	return nil
 }
 
-// addNode adds one node of a device, if policy grants it.
-func addNode(in *inputs, d *delta, a *attachment.Attachment, n sysfs.Node) error {
-	grant, err := in.policy.Device(in.subjectFor(a), n.Path)
+// selectNodes returns the nodes that the container lacks. A device of VFIO can have the nodes of two interfaces, and an
+// application needs those of one: if only one of them has no node that is neither there nor granted, the nodes of the
+// other are left.
+func selectNodes(nodes []sysfs.Node, has, grants func(sysfs.Node) bool) (missing, left []sysfs.Node) {
+	usable := map[sysfs.VFIOInterface]bool{}
+	for _, n := range nodes {
+		before, seen := usable[n.VFIO]
+		usable[n.VFIO] = (before || !seen) && (has(n) || grants(n))
+	}
+	group, hasGroup := usable[sysfs.VFIOGroup]
+	iommufd, hasIOMMUFD := usable[sysfs.IOMMUFD]
+	alternatives := hasGroup && hasIOMMUFD && group != iommufd
+	for _, n := range nodes {
+		switch {
+		case alternatives && n.VFIO != "" && !usable[n.VFIO]:
+			left = append(left, n)
+		case !has(n):
+			missing = append(missing, n)
+		}
+	}
+	return missing, left
+}
+
+// grantsNode returns a function that reports whether policy grants a node of an attachment to a container that is
+// created.
+func (in *inputs) grantsNode(a *attachment.Attachment) func(sysfs.Node) bool {
+	s := in.subjectFor(a)
+	s.Explanations = new(int)
+	return func(n sysfs.Node) bool {
+		_, err := in.policy.Device(s, n.Path)
+		return err == nil && !in.running
+	}
+}
+
+func nodePaths(nodes []sysfs.Node) []string {
+	paths := make([]string, len(nodes))
+	for i, n := range nodes {
+		paths[i] = n.Path
+	}
+	return paths
+}
+
+// checkIOMMUGroup refuses a device of VFIO whose IOMMU group has a function of somebody else: a program that opens the
+// group can use all functions in it.
+func checkIOMMUGroup(in *inputs, a *attachment.Attachment, nodes []sysfs.Node) error {
+	if a.Info.Type != deviceinfo.TypePCI || !slices.ContainsFunc(nodes, func(n sysfs.Node) bool { return n.VFIO != "" }) {
+		return nil
+	}
+	group, peers, err := sysfs.GroupPeers(in.host, a.Info.PCI.PCIAddress)
+	if err != nil {
+		return fmt.Errorf("pci.pci-address: %w", err)
+	}
+	for _, peer := range peers {
+		switch {
+		case !in.ownsFunction(peer.Address):
+			return fmt.Errorf("pci.pci-address: IOMMU group %s also has function %s (%s), which is not allocated to this container, "+
+				"and a program that opens the group can use both; allocate all functions of the group to one container, "+
+				"or move the device to a slot with a group of its own: %w", group, peer.Address, describeDriver(peer), errdefs.ErrFailedPrecondition)
+		case peer.BlocksVFIO:
+			return fmt.Errorf("pci.pci-address: no program can open IOMMU group %s, because function %s in it has %s; "+
+				"bind it to vfio-pci, or to no driver: %w", group, peer.Address, describeDriver(peer), errdefs.ErrFailedPrecondition)
+		}
+	}
+	return nil
+}
+
+func describeDriver(peer sysfs.GroupPeer) string {
+	if peer.Driver == "" {
+		return "no driver"
+	}
+	return fmt.Sprintf("driver %q", peer.Driver)
+}
+
+// ownsFunction reports whether a PCI function is allocated to this container.
+func (in *inputs) ownsFunction(address string) bool {
+	owns := func(a attachment.Attachment) bool {
+		return a.Owner == attachment.OwnedHere && strings.EqualFold(a.Device, address)
+	}
+	return slices.ContainsFunc(in.attached, owns) || slices.ContainsFunc(in.allocated, owns)
+}
+
+// addNodes adds nodes of a device, if policy grants all of them.
+func addNodes(in *inputs, d *delta, a *attachment.Attachment, nodes []sysfs.Node) error {
+	grants, err := in.policy.Devices(in.subjectFor(a), nodePaths(nodes))
 	if err != nil {
 		return err
 	}
+	for i, n := range nodes {
+		if err := addNode(in, d, a, n, grants[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addNode adds one node of a device that policy grants.
+func addNode(in *inputs, d *delta, a *attachment.Attachment, n sysfs.Node, grant policy.Grant) error {
 	d.item.noteGrant(grant)
 	d.item.Rule = cmp.Or(d.item.Rule, grant.Rule)
 	d.item.Outcome = Injected // also if another device brought the node

@@ -66,13 +66,17 @@ func (k kind) isHostPath() bool {
 // item is the object of a decision.
 type item struct {
 	kind        kind
-	name        string // the source of a mount
-	destination string // mounts: the path in the container
-	fsType      string // mounts that are not bind mounts; they have no name
-	writable    bool   // mounts
-	whole       bool   // sockets: a directory with everything below it
-	vlan        int    // ports; 0 for untagged
+	name        string   // the source of a mount
+	more        []string // device nodes that the remedy of a refusal also grants
+	destination string   // mounts: the path in the container
+	fsType      string   // mounts that are not bind mounts; they have no name
+	writable    bool     // mounts
+	whole       bool     // sockets: a directory with everything below it
+	vlan        int      // ports; 0 for untagged
 }
+
+// vfioDevices is the directory of the nodes of VFIO devices.
+const vfioDevices = "/dev/vfio/devices"
 
 // noIOMMU begins the path of the node of a VFIO group without an IOMMU.
 const noIOMMU = "/dev/vfio/noiommu-"
@@ -124,9 +128,21 @@ func (it *item) within() string {
 	return "paths within the directory"
 }
 
+// entries returns the item as entries of a rule's list.
+func (it *item) entries() []string {
+	list := []string{it.formatYAML()}
+	for _, name := range it.more {
+		list = append(list, (&item{kind: it.kind, name: name}).formatYAML())
+	}
+	return list
+}
+
 // formatYAML returns the list entry that matches only this item, for a rule.
+// The kernel numbers the devices of VFIO as it finds them, so a pattern for all of them is proposed.
 func (it *item) formatYAML() string {
 	switch {
+	case it.kind == kindDevice && strings.HasPrefix(it.name, vfioDevices+"/"):
+		return strconv.Quote(vfioDevices + "/*")
 	case it.kind == kindMount:
 		return Mount{Type: it.fsType, Source: it.name, Destination: it.destination, ReadOnly: !it.writable}.FormatYAML()
 	case it.kind == kindPort && it.vlan > 0:

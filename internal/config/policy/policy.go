@@ -148,6 +148,29 @@ func (p *Policy) Device(s Subject, path string) (Grant, error) {
 	return p.decide(&s, &item{kind: kindDevice, name: path})
 }
 
+// Devices decides on device nodes that an application needs together. The error is that of Device for the first node
+// that is not granted, and its remedy has the lines for all of them.
+func (p *Policy) Devices(s Subject, paths []string) ([]Grant, error) {
+	grants := make([]Grant, len(paths))
+	var missing []string
+	for i, path := range paths {
+		var err error
+		grants[i], err = p.Device(s, path)
+		refused, ok := errors.AsType[*RefusedError](err)
+		if ok && refused.Denied {
+			return nil, err
+		}
+		if err != nil {
+			missing = append(missing, path)
+		}
+	}
+	if len(missing) == 0 {
+		return grants, nil
+	}
+	_, err := p.decide(&s, &item{kind: kindDevice, name: missing[0], more: missing[1:]})
+	return nil, err
+}
+
 // FileSystem decides on a mount that is not a bind mount. A rule allows it by its type, because the
 // options of a file system can name further sources.
 func (p *Policy) FileSystem(s Subject, fsType, destination string, readOnly bool) (Grant, error) {

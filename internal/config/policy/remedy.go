@@ -28,12 +28,13 @@ func (p *Policy) addRemedy(e *RefusedError, s *Subject, it *item, c closeness) {
 		e.Why += "; make Multus' cache readable (multus.cacheDir), or add a rule without networks"
 		return
 	}
-	text := it.formatYAML()
+	entries := it.entries()
+	text := strings.Join(entries, ", ")
 	switch {
 	case c == otherNetwork && nameable(kindNetwork, s.Network):
 		e.Under, e.Lines = underAllow+"."+kindNetwork.listName(), []string{"- " + strconv.Quote(s.Network)}
 	case c == otherName:
-		e.Under, e.Lines = underAllow+"."+k.listName(), []string{"- " + text}
+		e.Under, e.Lines = underAllow+"."+k.listName(), prefixed("- ", entries)
 	case c == otherKind:
 		field := k.listName()
 		if k == kindNetwork {
@@ -55,6 +56,14 @@ func (p *Policy) addRemedy(e *RefusedError, s *Subject, it *item, c closeness) {
 			"  allow: {" + allow + "}",
 		}
 	}
+}
+
+func prefixed(prefix string, list []string) []string {
+	out := make([]string, len(list))
+	for i, text := range list {
+		out[i] = prefix + text
+	}
+	return out
 }
 
 // freeName returns an unused and valid name for a rule: the preferred one, or the preferred one

@@ -52,40 +52,39 @@ type GroupPeer struct {
 	BlocksVFIO bool
 }
 
-// GroupPeers returns the other functions in the IOMMU group of a PCI function, sorted by address. Bridges are left out,
+// GroupPeers returns the IOMMU group of a PCI function and the other functions in it, sorted by address. Bridges are left out,
 // because VFIO gives nobody access to them. A function without an IOMMU, or in no group, has no peers. The functions
 // of a group can access each other's memory, and a program that opens the group can use all of them.
-func GroupPeers(host hostfs.Root, address string) ([]GroupPeer, error) {
+func GroupPeers(host hostfs.Root, address string) (group string, peers []GroupPeer, _ error) {
 	l := lookup{host, "read IOMMU group of PCI device", address}
 	dev, err := l.readPCI()
 	if err != nil || dev.IOMMUGroup == "" || dev.NoIOMMU {
-		return nil, err
+		return dev.IOMMUGroup, nil, err
 	}
 	names, err := l.listDir(path.Join(dev.Dir, "iommu_group/devices"), isPCIAddress)
 	if err != nil {
-		return nil, err
+		return "", nil, err
 	}
 	slices.Sort(names)
-	var peers []GroupPeer
 	for _, name := range names {
 		if name == dev.Address {
 			continue
 		}
 		class, _, err := l.readAttribute(path.Join(pciDevices, name, "class"))
 		if err != nil {
-			return nil, err
+			return "", nil, err
 		}
 		if strings.HasPrefix(class, "0x06") { // PCI_BASE_CLASS_BRIDGE
 			continue
 		}
 		peer, err := lookup{host, l.op, name}.readPCI()
 		if err != nil {
-			return nil, err
+			return "", nil, err
 		}
 		peers = append(peers, GroupPeer{Address: peer.Address, Driver: peer.Driver,
 			BlocksVFIO: peer.Driver != "" && peer.Kind != KindVFIO && peer.Kind != KindNone})
 	}
-	return peers, nil
+	return dev.IOMMUGroup, peers, nil
 }
 
 func isPCIAddress(name string) bool {

@@ -34,7 +34,7 @@ func TestGroupPeers(t *testing.T) {
 		"0000:07:00.0": nil,
 		"0000:08:00.0": nil,
 	} {
-		got, err := sysfs.GroupPeers(tree.Root(), address)
+		_, got, err := sysfs.GroupPeers(tree.Root(), address)
 		if err != nil || !slices.Equal(got, want) {
 			t.Errorf("%s: %+v, %v; want %+v", address, got, err, want)
 		}
