@@ -37,7 +37,7 @@ type containerTable struct {
 type sandbox struct {
 	podUID string
 	// preexisting means that the sandbox is older than the connection. containerd reports neither the end nor
-	// the removal of a pod that is older than its own process, but reports those of the pod's containers.
+	// the removal of a pod that is older than its own process, but reports both for the pod's containers.
 	preexisting bool
 	names       map[string]bool // of the containers with socket directories that were created in it
 }

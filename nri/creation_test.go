@@ -92,7 +92,7 @@ func TestWorkAfterTimeoutIsUndone(t *testing.T) {
 	}
 }
 
-// A handler that waits no longer refuses the container, and what the worker creates afterwards is removed.
+// A handler that waits no longer refuses the container, and the state that the worker creates afterwards is removed.
 func TestLateCreationIsRefusedAndUndone(t *testing.T) {
 	h := newReloadHost(t, vswYAML, false)
 	pod, c := podWithSocket(t, h)
@@ -121,7 +121,7 @@ func TestLateCreationIsRefusedAndUndone(t *testing.T) {
 }
 
 // Without a free worker, a pod with requests gets no container, rather than a container without
-// what it requests, in every form of request.
+// its requests, in every form of request.
 func TestPodWithRequestIsRefusedWithoutWorkers(t *testing.T) {
 	injector := map[string]string{"cdi-devices.nri.io/pod": "[vendor.com/net=a]"}
 	for name, tc := range map[string]struct {
@@ -227,7 +227,7 @@ func TestLateCreationLeavesNothingOfRemovedPod(t *testing.T) {
 	}
 }
 
-// Docker applies only a part of what a plugin returns, and drops the rest silently: a container that requests
+// Docker applies only a part of an adjustment, and drops the rest silently: a container that requests
 // anything is refused, in whichever form it does. Others are created.
 func TestContainersOfDockerAreRefused(t *testing.T) {
 	h := newReloadHost(t, granting, false)

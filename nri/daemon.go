@@ -21,7 +21,7 @@ import (
 )
 
 // daemon is the environment that all parts of the plugin share: the host, the log, the counters and
-// the background goroutines. It knows none of the parts.
+// the background goroutines. It refers to no part.
 type daemon struct {
 	host     hostfs.Root
 	log      *logrus.Entry
@@ -106,11 +106,11 @@ func (d *daemon) recoverPanic(err *error, pod *api.PodSandbox) {
 	}
 }
 
-// reportRemoval counts and logs the error of an incomplete removal; nil is none.
-func (d *daemon) reportRemoval(log *logrus.Entry, what string, err error) {
+// reportRemoval counts and logs the error of an incomplete removal of its owner's state; nil is none.
+func (d *daemon) reportRemoval(log *logrus.Entry, owner string, err error) {
 	if err != nil {
 		d.counters.CleanupFailed.Add(1)
-		log.WithError(err).Warn("cannot remove all state of " + what)
+		log.WithError(err).Warn("cannot remove all state of " + owner)
 	}
 }
 

@@ -50,8 +50,8 @@ func (p *Plugin) Configure(_ context.Context, cfg, runtime, version string) (api
 		p.runtime.markRegistered()
 		p.restored.start()
 	}
-	// All of these are as old as NRI 0.2: a runtime refuses the registration of a plugin that requests an event
-	// that it does not know.
+	// All of these exist since NRI 0.2: a runtime refuses the registration of a plugin that requests an unknown
+	// event.
 	var mask api.EventMask
 	mask.Set(api.Event_RUN_POD_SANDBOX, api.Event_CREATE_CONTAINER, api.Event_START_CONTAINER, api.Event_STOP_CONTAINER,
 		api.Event_REMOVE_CONTAINER, api.Event_REMOVE_POD_SANDBOX)

@@ -17,7 +17,7 @@ const (
 	sweepTimeout = 10 * time.Second
 )
 
-// hookRebinder rebinds the sockets of containers that the OCI hook serves (Podman's, and those of runtimes
+// hookRebinder rebinds the sockets of containers that the OCI hook serves (of Podman and of runtimes
 // without NRI), because a hook has ended by the time a vswitch re-creates its socket. Hooks check that a
 // rebinder runs, and bind sockets only then.
 type hookRebinder struct {

@@ -224,7 +224,7 @@ func TestUncheckedSocketsStayInContainer(t *testing.T) {
 }
 
 // A directory of device-info that cannot be watched, because there is no free descriptor, is
-// watched as soon as possible, and what was added meanwhile is delivered.
+// watched as soon as possible, and the networks that were added meanwhile are delivered.
 func TestFailedHotplugWatchIsRepeated(t *testing.T) {
 	h := newRunningHost(t, fmt.Sprintf(runningConfig, runningRule))
 	h.listen("run/vsw/1/s")

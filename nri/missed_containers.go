@@ -184,8 +184,8 @@ func describeRequests(requests []status.Request) []string {
 // evictAll stops containers, one after the other. It checks each container again right before: a container
 // that ended, or whose requests would be refused now, is not stopped.
 //
-// NRI has messages for evictions, but no version of it (0.12.5 is the newest) passes those of a plugin to the
-// runtime. So the containers are stopped over CRI.
+// NRI has messages for evictions, but no version of it (0.12.5 is the newest) passes evictions by a plugin
+// to the runtime. So the containers are stopped over CRI.
 func (m *missedContainers) evictAll(containers []*container) {
 	for _, c := range containers {
 		if m.closing.Err() != nil || !m.containers.isEvictable(c) || !m.check(c).deliverable {

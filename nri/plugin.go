@@ -26,7 +26,7 @@ import (
 type Options struct {
 	Host        hostfs.Root
 	Config      *config.Config // nil stands for config.Default
-	ConfigGiven bool           // the configuration is given by name: the runtime's does not replace it
+	ConfigGiven bool           // a flag names the configuration: the runtime's does not replace it
 	Socket      string         // NRI socket; "" stands for NRI's default
 	Index       string         // two digits: the plugin's place in the order
 	IndexInEnv  bool           // Index is from the environment, which the NRI library reads itself
@@ -47,7 +47,8 @@ type Options struct {
 	ConfigFault error
 }
 
-// Plugin is the NRI plugin. Its handlers, which the runtime calls, combine the parts. No part knows the plugin.
+// Plugin is the NRI plugin. Its handlers, which the runtime calls, combine the parts. No part refers to the
+// plugin.
 type Plugin struct {
 	*daemon
 	opts       Options
@@ -93,7 +94,8 @@ func New(opts Options, log *logrus.Logger) (*Plugin, error) {
 	return p, nil
 }
 
-// newPlugin creates the parts and connects them. A part knows only the parts created before it.
+// newPlugin creates the parts and connects them. A part refers only to parts created before it; three callbacks go
+// the other way.
 func newPlugin(opts Options, d *daemon) *Plugin {
 	p := &Plugin{daemon: d, opts: opts, ledger: &engine.Ledger{}}
 	var inForce atomic.Pointer[core]

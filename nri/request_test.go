@@ -56,7 +56,8 @@ func TestImageIsKnownFromContainerdOnly(t *testing.T) {
 	}
 }
 
-// The runtime reports no IPC namespace for a pod that shares the host's, and no namespaces at all if it does not know them.
+// The runtime reports no IPC namespace for a pod that shares the host's. A runtime that reports no namespace at all
+// leaves it unknown.
 func TestPodSharesHostIPC(t *testing.T) {
 	for name, tc := range map[string]struct {
 		types []string

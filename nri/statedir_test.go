@@ -79,7 +79,7 @@ func (h *reloadHost) forgetContainers() {
 	h.p.records.read(h.p.config.core.Load().cfg.StateDir)
 }
 
-// The records of an earlier process stay until the runtime has reported what lives. Then those of ended containers
+// The records of an earlier process stay until the runtime has listed the living containers. Then those of ended containers
 // are removed.
 func TestRecordsAreKeptUntilSynchronize(t *testing.T) {
 	h := newRunningHost(t, fmt.Sprintf(runningConfig, runningRule))

@@ -28,7 +28,7 @@ type validator struct {
 	runtime    *runtimeLink
 	containers *containerTable
 	outcomes   *outcomes
-	own        string // the name by which the runtime knows this plugin
+	own        string // the name with which this plugin registers
 }
 
 // isOn reports whether the configuration requires the validation of other plugins' injections, and the runtime

@@ -11,8 +11,8 @@ import (
 	"github.com/jackfield/jackfield/internal/edit"
 )
 
-// Capabilities says what the runtime's NRI supports beyond the fields that
-// every version has (annotations, mounts, env, hooks, devices).
+// Capabilities are the features of the runtime's NRI beyond the fields of every version (annotations, mounts, env,
+// hooks, devices).
 type Capabilities struct {
 	DeviceRules bool // device cgroup rules in linux.resources: NRI 0.10
 	NetDevices  bool // linux.net_devices: NRI 0.11
@@ -21,15 +21,14 @@ type Capabilities struct {
 	FailRequest bool // a plugin can require that requests fail without it: NRI 0.12.4
 	// SyncPreinstalled means that the runtime calls Synchronize for plugins that it started itself: NRI 0.8.
 	SyncPreinstalled bool
-	// UserNS means that the container has a user namespace. The OCI runtime cannot create nodes
-	// there. It binds the host's node with the same path.
+	// UserNS means that the container has a user namespace. The OCI runtime cannot create nodes there. It binds
+	// the host's node with the same path.
 	UserNS bool
 	// UID is the user of the container's process, nil if the runtime does not report it (NRI before 0.11).
 	UID *uint32
 }
 
-// ForVersion returns the capabilities of an NRI version such as "v0.8.0". An
-// unknown version has none.
+// ForVersion returns the capabilities of an NRI version such as "v0.8.0". An unknown version has none.
 func ForVersion(version string) Capabilities {
 	var major, minor, patch int
 	if n, _ := fmt.Sscanf(strings.TrimPrefix(version, "v"), "%d.%d.%d", &major, &minor, &patch); n < 2 {
@@ -72,8 +71,8 @@ func Check(set *edit.Set, can Capabilities, request string) error {
 // An unbuffered character device (u) is a character device to the kernel; a FIFO has no rule.
 func (can Capabilities) checkDevice(d *edit.Device) error {
 	if d.Type == "p" {
-		return unsupported(d.Origin, fmt.Sprintf("FIFO %q", d.Path), "NRI derives a device cgroup rule from every device node, and the OCI runtime "+
-			"refuses a rule for a FIFO: create the FIFO on the host and list it under mounts instead of deviceNodes")
+		return unsupported(d.Origin, fmt.Sprintf("FIFO %q", d.Path), "NRI derives a device cgroup rule "+
+			"from every device node, and the OCI runtime refuses a rule for a FIFO: create the FIFO on the host and list it under mounts instead of deviceNodes")
 	}
 	if !can.DeviceRules && d.Access != "" && (!strings.Contains(d.Access, "r") || !strings.Contains(d.Access, "w")) {
 		return unsupported(d.Origin, fmt.Sprintf("device %q with the permissions %q", d.Path, d.Access),
@@ -94,5 +93,6 @@ const needsNRI11 = "it needs NRI 0.11 (containerd 2.2.1, CRI-O 1.35)"
 
 // unsupported returns the error of an edit that the runtime's NRI does not support.
 func unsupported(origin edit.Origin, edit, advice string) error {
-	return errdefs.ErrNotImplemented.WithMessage(fmt.Sprintf("%s: %s cannot be delivered by this runtime's NRI; %s", origin, edit, advice))
+	return errdefs.ErrNotImplemented.WithMessage(
+		fmt.Sprintf("%s: %s cannot be delivered by this runtime's NRI; %s", origin, edit, advice))
 }

@@ -11,12 +11,12 @@ import (
 // withoutGroups is the flag with which nvidia-ctk leaves additionalGids out of its files.
 const withoutGroups = "--feature-flag=no-additional-gids-for-device-nodes"
 
-// UnneededGroup returns why a container can do without an additional group, which NRI cannot deliver; "" if it needs the
-// group or its user is unknown.
+// UnneededGroup returns why a container can do without an additional group, which NRI cannot deliver; "" if it needs
+// the group or its user is unknown.
 //
-// CDI files bring a group for nodes that only the group can open. Jackfield gives such a node the user of the container's
-// process as its owner, unless the file sets another one. Root needs no group, because CAP_DAC_OVERRIDE is among the usual
-// capabilities. In a user namespace neither holds: nodes keep their owners on the host.
+// CDI files set a group for nodes that only the group can open. Jackfield makes the user of the container's process the
+// owner of such a node, unless the file sets another owner. Root needs no group, because CAP_DAC_OVERRIDE is among the
+// usual capabilities. In a user namespace neither is true: nodes keep their owners on the host.
 func (can Capabilities) UnneededGroup(set *edit.Set, g *edit.GID) string {
 	if can.UID == nil || can.UserNS || !opensNodes(set, g, *can.UID) {
 		return ""
@@ -28,8 +28,8 @@ func (can Capabilities) UnneededGroup(set *edit.Set, g *edit.GID) string {
 	return fmt.Sprintf("additional group %d is not delivered, because NRI has no field for it: %s", g.ID, reason)
 }
 
-// opensNodes reports whether a user can open the device nodes of the file that brings a group without the group. Without
-// such a node the group is for something else.
+// opensNodes reports whether a user can open the device nodes of a group's file without the group. Without such a node
+// the group has another purpose.
 func opensNodes(set *edit.Set, g *edit.GID, uid uint32) bool {
 	opened := 0
 	for i := range set.Devices {
@@ -47,7 +47,7 @@ func opensNodes(set *edit.Set, g *edit.GID, uid uint32) bool {
 	return opened > 0
 }
 
-// ownerHasGroupAccess reports whether the mode of a node gives the owner at least what it gives the group.
+// ownerHasGroupAccess reports whether the mode of a node gives the owner at least the permissions of the group.
 func ownerHasGroupAccess(d *edit.Device) bool {
 	return d.FileMode == nil || (*d.FileMode>>3)&^(*d.FileMode>>6)&7 == 0
 }
@@ -58,7 +58,8 @@ func (can Capabilities) undeliverableGroup(g *edit.GID) error {
 	if can.UID != nil {
 		advice = fmt.Sprintf("add %d to supplementalGroups in the pod's securityContext, or ", g.ID) + advice
 	} else {
-		advice += fmt.Sprintf(", or use a runtime with NRI 0.11 (containerd 2.2.1), which reports the user, and add %d to supplementalGroups of the pod", g.ID)
+		advice += fmt.Sprintf(", or use a runtime with NRI 0.11 (containerd 2.2.1), which reports the user, "+
+			"and add %d to supplementalGroups of the pod", g.ID)
 	}
 	return unsupported(g.Origin, fmt.Sprintf("additional group %d", g.ID), "NRI has no field for it: "+advice)
 }
