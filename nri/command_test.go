@@ -105,7 +105,8 @@ func TestProbeReportsStatusOfPlugin(t *testing.T) {
 		cmd.SetOut(&out)
 		cmd.SetArgs([]string{"--probe", tc.url})
 		err := cmd.ExecuteContext(t.Context())
-		if (err == nil) != (tc.fault == "") || err != nil && !strings.Contains(err.Error(), tc.fault) || out.String() != tc.out {
+		if (err == nil) != (tc.fault == "") || err != nil && !strings.Contains(err.Error(), tc.fault) ||
+			out.String() != tc.out {
 			t.Errorf("%s, %d: prints %q and ends with %v, want %q", tc.url, tc.status, out.String(), err, tc.out)
 		}
 	}
@@ -147,7 +148,8 @@ func TestVersionIsOneLine(t *testing.T) {
 	cmd := Command(func(string) string { return "" }, io.Discard)
 	cmd.SetOut(&out)
 	cmd.SetArgs([]string{"--version"})
-	if err := cmd.ExecuteContext(t.Context()); err != nil || !regexp.MustCompile(`^jackfield-nri \S+( \([0-9a-f]+(\+changes)?\))? go1\S+\n$`).MatchString(out.String()) {
+	want := regexp.MustCompile(`^jackfield-nri \S+( \([0-9a-f]+(\+changes)?\))? go1\S+\n$`)
+	if err := cmd.ExecuteContext(t.Context()); err != nil || !want.MatchString(out.String()) {
 		t.Errorf("%v, %q", err, out.String())
 	}
 }
@@ -178,7 +180,8 @@ func TestOneDaemonPerStateDirectory(t *testing.T) {
 	log := logrus.New()
 	log.SetOutput(io.Discard)
 	second, err := New(Options{Host: host, Config: h.p.config.core.Load().cfg}, log)
-	if want := fmt.Sprintf("process %d is the daemon", os.Getpid()); !errdefs.IsConflict(err) || !strings.Contains(err.Error(), want) {
+	want := fmt.Sprintf("process %d is the daemon", os.Getpid())
+	if !errdefs.IsConflict(err) || !strings.Contains(err.Error(), want) {
 		t.Errorf("New returns %v, want %q", err, want)
 	}
 	if second != nil {

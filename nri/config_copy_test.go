@@ -129,11 +129,12 @@ func TestFaultyConfigAtStartUsesLastGoodCopy(t *testing.T) {
 // A faulty file is an error without a good copy of the same file.
 func TestFaultyConfigWithoutCopyIsError(t *testing.T) {
 	const header = "# jackfield-nri: the last good configuration of "
+	const own = header + "\"/etc/jackfield/config.yaml\"\n"
 	for name, prepare := range map[string]func(h *copyHost){
 		"no copy":                 func(*copyHost) {},
 		"a copy of another file":  func(h *copyHost) { h.writeCopy(header+"\"/etc/other.yaml\"\n"+granting, 0o600) },
-		"a faulty copy":           func(h *copyHost) { h.writeCopy(header+"\"/etc/jackfield/config.yaml\"\n"+faultyConfig, 0o600) },
-		"a copy others can write": func(h *copyHost) { h.writeCopy(header+"\"/etc/jackfield/config.yaml\"\n"+granting, 0o666) },
+		"a faulty copy":           func(h *copyHost) { h.writeCopy(own+faultyConfig, 0o600) },
+		"a copy others can write": func(h *copyHost) { h.writeCopy(own+granting, 0o666) },
 		"the file was missing at an earlier start": func(h *copyHost) {
 			h.write(granting)
 			r, err := h.start()

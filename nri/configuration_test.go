@@ -135,7 +135,8 @@ func (h *reloadHost) waitForStatus(what string, done func(ConfigStatus) bool) Co
 
 // create creates a container with the device that granting grants.
 func (h *reloadHost) create() error {
-	pod := &api.PodSandbox{Id: "sb", Namespace: "ns", Name: "p", Annotations: map[string]string{"devices.jackfield.dev": "vendor.com/net=a"}}
+	pod := &api.PodSandbox{Id: "sb", Namespace: "ns", Name: "p",
+		Annotations: map[string]string{"devices.jackfield.dev": "vendor.com/net=a"}}
 	adjust, _, err := h.p.CreateContainer(context.Background(), pod, &api.Container{Id: "c", Name: "c"})
 	if err == nil && len(adjust.GetEnv()) != 1 {
 		return fmt.Errorf("adjustment %v: %w", adjust, errdefs.ErrUnknown)
@@ -187,8 +188,10 @@ func TestFaultyConfigIsError(t *testing.T) {
 func TestReplacedConfigurationIsReloaded(t *testing.T) {
 	for name, change := range map[string]func(*reloadHost, string){
 		"renamed into place": (*reloadHost).replaceConfigFile,
-		"written in place":   func(h *reloadHost, content string) { check(h.t, os.WriteFile(h.file(), []byte(content), 0o644)) },
-		"ConfigMap":          func(h *reloadHost, content string) { h.swapConfigMap("..2", content) },
+		"written in place": func(h *reloadHost, content string) {
+			check(h.t, os.WriteFile(h.file(), []byte(content), 0o644))
+		},
+		"ConfigMap": func(h *reloadHost, content string) { h.swapConfigMap("..2", content) },
 		"directory replaced": func(h *reloadHost, content string) {
 			check(h.t, os.Rename(h.dir, h.dir+".old"))
 			check(h.t, os.Mkdir(h.dir, 0o755))
@@ -281,7 +284,8 @@ func TestConfigOfAnotherUserIsRejected(t *testing.T) {
 	check(t, os.Chown(h.file()+".new", 12345, -1))
 	check(t, os.Rename(h.file()+".new", h.file()))
 	s := h.waitForStatus("the refusal", func(s ConfigStatus) bool { return s.Failures > 0 })
-	if s.Generation != 1 || !errdefs.IsPermissionDenied(s.LastError) || !strings.Contains(s.LastError.Error(), "owned by uid 12345") {
+	if s.Generation != 1 || !errdefs.IsPermissionDenied(s.LastError) ||
+		!strings.Contains(s.LastError.Error(), "owned by uid 12345") {
 		t.Errorf("status %+v", s)
 	}
 	h.wantGrant()
@@ -358,7 +362,11 @@ func TestRuntimeConfigKeepsStateDirectory(t *testing.T) {
 	store := p.state.store.Load()
 	_, err = p.Synchronize(context.Background(), nil, nil)
 	check(t, err)
-	for _, yaml := range []string{"stateDir: /run/second\n", "stateDir: /run/first\nsockets: {staging: directory}\n", "stateDir: /run/first\nsockets: {directorySize: 1Mi}\n"} {
+	for _, yaml := range []string{
+		"stateDir: /run/second\n",
+		"stateDir: /run/first\nsockets: {staging: directory}\n",
+		"stateDir: /run/first\nsockets: {directorySize: 1Mi}\n",
+	} {
 		if err := hand(yaml + refusing); !errdefs.IsFailedPrecondition(err) {
 			t.Errorf("%q, after containers may exist: %v", yaml, err)
 		}
@@ -373,7 +381,8 @@ func TestRuntimeConfigKeepsStateDirectory(t *testing.T) {
 func TestRejectedReloadKeepsCheckedDirectories(t *testing.T) {
 	h := newReloadHost(t, granting, false)
 	before := h.p.config.dirs.Directories()
-	h.replaceConfigFile("deviceInfo: {cniDir: /run/other}\npolicy: {rules: [{name: r, for: {namespaces: [ns]}, allow: {cdi: [nonsense]}}]}\n")
+	h.replaceConfigFile("deviceInfo: {cniDir: /run/other}\n" +
+		"policy: {rules: [{name: r, for: {namespaces: [ns]}, allow: {cdi: [nonsense]}}]}\n")
 	h.waitForStatus("the fault", func(s ConfigStatus) bool { return s.Failures > 0 })
 	paths := func(dirs []dircheck.Directory) (out []string) {
 		for _, d := range dirs {

@@ -22,7 +22,8 @@ import (
 // The plugin connects within connectInterval after the runtime listens, however long the runtime was
 // down. The runtime creates its socket before it listens. The test uses the clock of synctest.
 func TestConnectionFollowsRuntimeAtOnce(t *testing.T) {
-	for _, away := range []time.Duration{time.Millisecond, 3*time.Second + 7*time.Millisecond, time.Hour + 3*time.Millisecond} {
+	const ms = time.Millisecond
+	for _, away := range []time.Duration{ms, 3*time.Second + 7*ms, time.Hour + 3*ms} {
 		synctest.Test(t, func(t *testing.T) {
 			listens := time.Now().Add(away)
 			created := make(chan struct{}, 1)
@@ -149,11 +150,12 @@ func TestConfigureWithoutNRIVersion(t *testing.T) {
 			req.RuntimeName, req.RuntimeVersion, req.NRIVersion = tc.runtime, tc.version, tc.nri
 			return nil
 		}
-		got, err := addNRIVersion(t.Context(), unmarshal, nil, func(_ context.Context, unmarshal func(any) error) (any, error) {
+		method := func(_ context.Context, unmarshal func(any) error) (any, error) {
 			var req api.ConfigureRequest
 			err := unmarshal(&req)
 			return req.NRIVersion, err
-		})
+		}
+		got, err := addNRIVersion(t.Context(), unmarshal, nil, method)
 		if err != nil || got != tc.want {
 			t.Errorf("%s %s with NRI %q: found %q, %v, want %q", tc.runtime, tc.version, tc.nri, got, err, tc.want)
 		}

@@ -27,13 +27,16 @@ policy: {rules: [{name: r, for: {namespaces: [ns]}, allow: {sockets: ["/run/vsw/
 func podWithSocket(t *testing.T, h *reloadHost) (*api.PodSandbox, *api.Container) {
 	t.Helper()
 	root := h.p.opts.Host.Dir()
-	pod := &api.PodSandbox{Id: strings.Repeat("a", 64), Namespace: "ns", Name: "p", Annotations: map[string]string{"k8s.v1.cni.cncf.io/networks": "app-net"}}
+	pod := &api.PodSandbox{Id: strings.Repeat("a", 64), Namespace: "ns", Name: "p",
+		Annotations: map[string]string{"k8s.v1.cni.cncf.io/networks": "app-net"}}
 	info := filepath.Join(root, "var/run/k8s.cni.cncf.io/devinfo/cni")
 	check(t, os.MkdirAll(info, 0o755))
 	check(t, os.MkdirAll(filepath.Join(root, "run/vsw"), 0o755))
-	check(t, os.WriteFile(filepath.Join(info, "ns-app-net-"+pod.Id+"_net1"),
-		[]byte(`{"type":"vhost-user","version":"1.1.0","vhost-user":{"mode":"server","path":"/run/vsw/app/app.sock"}}`), 0o644))
-	return pod, &api.Container{Id: strings.Repeat("b", 64), PodSandboxId: pod.Id, Labels: map[string]string{containerNameLabel: "c"}}
+	const vhostUser = `{"type":"vhost-user","version":"1.1.0",` +
+		`"vhost-user":{"mode":"server","path":"/run/vsw/app/app.sock"}}`
+	check(t, os.WriteFile(filepath.Join(info, "ns-app-net-"+pod.Id+"_net1"), []byte(vhostUser), 0o644))
+	return pod, &api.Container{Id: strings.Repeat("b", 64), PodSandboxId: pod.Id,
+		Labels: map[string]string{containerNameLabel: "c"}}
 }
 
 // prepare runs the steps of CreateContainer that a worker does.
@@ -142,7 +145,8 @@ func TestPodWithRequestIsRefusedWithoutWorkers(t *testing.T) {
 			for h.p.calls.workers.Go(func() { <-free }) {
 			}
 			pod := &api.PodSandbox{Id: strings.Repeat("a", 64), Namespace: "ns", Name: "p", Annotations: tc.annotations}
-			adjust, _, err := h.p.CreateContainer(context.Background(), pod, &api.Container{Id: strings.Repeat("b", 64), PodSandboxId: pod.Id, Name: "c"})
+			c := &api.Container{Id: strings.Repeat("b", 64), PodSandboxId: pod.Id, Name: "c"}
+			adjust, _, err := h.p.CreateContainer(context.Background(), pod, c)
 			if adjust != nil || (err != nil) != tc.refused {
 				t.Errorf("got %v, %v, want an error: %v", adjust, err, tc.refused)
 			}
@@ -155,9 +159,12 @@ func TestPodWithRequestIsRefusedWithoutWorkers(t *testing.T) {
 func TestValidationIsTimedAndRecovered(t *testing.T) {
 	h := newReloadHost(t, vswYAML+"validate: {mounts: true}\n", false)
 	pod, c := podWithSocket(t, h)
-	req := &api.ValidateContainerAdjustmentRequest{Pod: pod, Container: c, Adjust: &api.ContainerAdjustment{Mounts: []*api.Mount{{Source: "/", Destination: "/host", Type: "bind"}}}}
-	req.Owners = &api.OwningPlugins{Owners: map[string]*api.FieldOwners{c.Id: {Compound: map[int32]*api.CompoundFieldOwners{
-		int32(api.Field_Mounts): {Owners: map[string]string{"/host": "10-other"}}}}}}
+	mounts := []*api.Mount{{Source: "/", Destination: "/host", Type: "bind"}}
+	owners := map[int32]*api.CompoundFieldOwners{
+		int32(api.Field_Mounts): {Owners: map[string]string{"/host": "10-other"}}}
+	req := &api.ValidateContainerAdjustmentRequest{Pod: pod, Container: c,
+		Adjust: &api.ContainerAdjustment{Mounts: mounts},
+		Owners: &api.OwningPlugins{Owners: map[string]*api.FieldOwners{c.Id: {Compound: owners}}}}
 	err := h.p.ValidateContainerAdjustment(context.Background(), req)
 	if err == nil || !strings.Contains(err.Error(), `container "ns/p/c"`) {
 		t.Errorf("mount of the host's root: %v", err)
@@ -168,12 +175,14 @@ func TestValidationIsTimedAndRecovered(t *testing.T) {
 	if h.p.calls.finished.Load() != 1 || h.p.calls.running.Load() != 0 {
 		t.Error("the shutdown does not wait for a validation")
 	}
-	if err := h.p.ValidateContainerAdjustment(context.Background(), &api.ValidateContainerAdjustmentRequest{Pod: pod, Container: c}); err != nil {
+	empty := &api.ValidateContainerAdjustmentRequest{Pod: pod, Container: c}
+	if err := h.p.ValidateContainerAdjustment(context.Background(), empty); err != nil {
 		t.Errorf("empty adjustment: %v", err)
 	}
 	whole := h.p.config.core.Swap(&core{cfg: h.p.config.core.Load().cfg})
 	defer h.p.config.core.Store(whole)
-	if err = h.p.ValidateContainerAdjustment(context.Background(), req); err == nil || !strings.Contains(err.Error(), "internal error") || h.p.counters.Panics.Load() != 1 {
+	err = h.p.ValidateContainerAdjustment(context.Background(), req)
+	if err == nil || !strings.Contains(err.Error(), "internal error") || h.p.counters.Panics.Load() != 1 {
 		t.Errorf("panic: error %v, counted %d times", err, h.p.counters.Panics.Load())
 	}
 }
@@ -200,7 +209,8 @@ func TestLateCreationLeavesNothingOfRemovedPod(t *testing.T) {
 			h := newRunningHost(t, fmt.Sprintf(runningConfig, runningRule))
 			h.listen("run/vsw/p1/s")
 			if !succeeds {
-				_, err := sockdir.New(h.p.opts.Host, "/run/jackfield/claims").Claim("/run/vsw/p1", sockdir.Holder{Sandbox: "other"}, false)
+				other := sockdir.Holder{Sandbox: "other"}
+				_, err := sockdir.New(h.p.opts.Host, "/run/jackfield/claims").Claim("/run/vsw/p1", other, false)
 				check(t, err)
 			}
 			check(t, h.p.RunPodSandbox(t.Context(), h.pod))
@@ -218,7 +228,8 @@ func TestLateCreationLeavesNothingOfRemovedPod(t *testing.T) {
 			if succeeds {
 				h.p.creator.undo(made)
 			}
-			for _, left := range []string{"jackfield/containers/*", "jackfield/sandboxes/*", "jackfield/claims/%2Frun%2Fvsw%2Fmine", "jackfield/claims/=*", "vsw/mine"} {
+			for _, left := range []string{"jackfield/containers/*", "jackfield/sandboxes/*",
+				"jackfield/claims/%2Frun%2Fvsw%2Fmine", "jackfield/claims/=*", "vsw/mine"} {
 				if found, err := filepath.Glob(filepath.Join(h.root, "run", left)); err != nil || len(found) > 0 {
 					t.Errorf("left: %q, %v", found, err)
 				}
@@ -234,16 +245,17 @@ func TestContainersOfDockerAreRefused(t *testing.T) {
 	_, err := h.p.Configure(t.Context(), "", "docker", "29.0.0")
 	check(t, err)
 	request := map[string]string{"devices.jackfield.dev": "vendor.com/net=a"}
+	cdi, other := map[string]string{"cdi.k8s.io/x": "vendor.com/net=a"}, map[string]string{"a": "b"}
 	for name, tc := range map[string]struct {
 		pod     *api.PodSandbox
 		c       *api.Container
 		refused bool
 	}{
 		"an annotation of the container": {&api.PodSandbox{}, &api.Container{Annotations: request}, true},
-		"one of CDI":                     {&api.PodSandbox{}, &api.Container{Annotations: map[string]string{"cdi.k8s.io/x": "vendor.com/net=a"}}, true},
+		"one of CDI":                     {&api.PodSandbox{}, &api.Container{Annotations: cdi}, true},
 		"a label":                        {&api.PodSandbox{}, &api.Container{Labels: request}, true},
 		"an annotation of the pod":       {&api.PodSandbox{Annotations: request}, &api.Container{}, true},
-		"nothing":                        {&api.PodSandbox{}, &api.Container{Annotations: map[string]string{"a": "b"}}, false},
+		"nothing":                        {&api.PodSandbox{}, &api.Container{Annotations: other}, false},
 	} {
 		tc.c.Id, tc.c.Name = strings.Repeat("c", 64), "c"
 		_, _, err := h.p.CreateContainer(t.Context(), tc.pod, tc.c)

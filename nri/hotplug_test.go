@@ -58,7 +58,8 @@ func (h *runningHost) writeInfo(ifName, mode, path string) string {
 	h.t.Helper()
 	file := filepath.Join(h.root, "var/run/k8s.cni.cncf.io/devinfo/cni", "ns-"+ifName+"-"+h.pod.Id+"_"+ifName)
 	check(h.t, os.MkdirAll(filepath.Dir(file), 0o755))
-	check(h.t, os.WriteFile(file, fmt.Appendf(nil, `{"type":"vhost-user","version":"1.1.0","vhost-user":{"mode":%q,"path":%q}}`, mode, path), 0o644))
+	const vhostUser = `{"type":"vhost-user","version":"1.1.0","vhost-user":{"mode":%q,"path":%q}}`
+	check(h.t, os.WriteFile(file, fmt.Appendf(nil, vhostUser, mode, path), 0o644))
 	return file
 }
 
@@ -178,10 +179,12 @@ func TestHotplugUpdateThatTimesOutIsRepeated(t *testing.T) {
 	late, cancel := context.WithCancel(t.Context())
 	cancel()
 	hotplug.updateContainer(late, running)
-	if got := h.listInterfaces(); got != "net1" || h.p.counters.StagingFailed.Load() == 0 {
-		t.Fatalf("after the update, with %d failures, the container has %q, want net1", h.p.counters.StagingFailed.Load(), got)
+	failures := h.p.counters.StagingFailed.Load()
+	if got := h.listInterfaces(); got != "net1" || failures == 0 {
+		t.Fatalf("after the update, with %d failures, the container has %q, want net1", failures, got)
 	}
-	if st, err := os.Stat(filepath.Join(h.root, "run/jackfield/containers", h.c.Id, "net/net1/s")); err != nil || st.Mode().Type() != os.ModeSocket {
+	st, err := os.Stat(filepath.Join(h.root, "run/jackfield/containers", h.c.Id, "net/net1/s"))
+	if err != nil || st.Mode().Type() != os.ModeSocket {
 		t.Errorf("the socket of net1 is not bound: %v", err)
 	}
 	hotplug.mu.Lock()
@@ -249,18 +252,21 @@ func TestFailedHotplugWatchIsRepeated(t *testing.T) {
 // The directory of the kubelet's plugins is unresponsive, and the container has metadata of a claim in it,
 // which no rule lets it use. The runtime does not wait for the directory.
 func TestUnresponsivePluginsDirectoryDelaysNoCreation(t *testing.T) {
-	h := newRunningHost(t, fmt.Sprintf(runningConfig, `{name: r, for: {namespaces: [ns]}, allow: {sockets: ["/run/vsw/**"], networks: [ns/net1]}}`))
+	h := newRunningHost(t, fmt.Sprintf(runningConfig,
+		`{name: r, for: {namespaces: [ns]}, allow: {sockets: ["/run/vsw/**"], networks: [ns/net1]}}`))
 	h.listen("run/vsw/1/s")
 	h.writeInfo("net1", "client", "/run/vsw/1/s")
 	multus, plugins := filepath.Join(h.root, "var/lib/cni/multus"), filepath.Join(h.root, "var/lib/kubelet/plugins")
 	check(t, os.MkdirAll(multus, 0o755))
 	check(t, os.WriteFile(filepath.Join(multus, h.pod.Id), []byte(`[{"Name":"ns/net1","ifnameRequest":"net1"}]`), 0o600))
-	h.c.Mounts = []*api.Mount{{Destination: "/var/run/kubernetes.io/dra-device-attributes/resourceclaims/c/r/driver-metadata.json",
-		Source: filepath.Join(plugins, "driver/dra-device-metadata/ns_c/r/metadata.json")}}
+	h.c.Mounts = []*api.Mount{{
+		Destination: "/var/run/kubernetes.io/dra-device-attributes/resourceclaims/c/r/driver-metadata.json",
+		Source:      filepath.Join(plugins, "driver/dra-device-metadata/ns_c/r/metadata.json")}}
 	check(t, os.MkdirAll(plugins, 0o755))
 	fuse, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err == nil {
-		err = unix.Mount("unresponsive", filepath.Dir(plugins), "fuse", unix.MS_NOSUID|unix.MS_NODEV, fmt.Sprintf("fd=%d,rootmode=40755,user_id=0,group_id=0,allow_other", fuse))
+		options := fmt.Sprintf("fd=%d,rootmode=40755,user_id=0,group_id=0,allow_other", fuse)
+		err = unix.Mount("unresponsive", filepath.Dir(plugins), "fuse", unix.MS_NOSUID|unix.MS_NODEV, options)
 	}
 	if err != nil && os.Getenv("CI") == "true" {
 		t.Fatalf("mount FUSE: %v", err)
@@ -306,7 +312,8 @@ func TestNetworkThatComesDuringCreationIsDelivered(t *testing.T) {
 // A network whose name could only be guessed, because Multus' record could not be read, is delivered when the
 // record can be read again. There is no event then.
 func TestNetworkOfUnreadableRecordIsDeliveredLater(t *testing.T) {
-	h := newRunningHost(t, fmt.Sprintf(runningConfig, `{name: r, for: {namespaces: [ns]}, allow: {sockets: ["/run/vsw/**"], networks: [ns/one, ns/two]}}`))
+	h := newRunningHost(t, fmt.Sprintf(runningConfig,
+		`{name: r, for: {namespaces: [ns]}, allow: {sockets: ["/run/vsw/**"], networks: [ns/one, ns/two]}}`))
 	h.listen("run/vsw/1/s")
 	h.listen("run/vsw/2/s")
 	record := filepath.Join(h.root, "var/lib/cni/multus", h.pod.Id)

@@ -41,7 +41,8 @@ func TestUnmanagedContainerIsNotMissedByLaterRule(t *testing.T) {
 // A container that would be refused by now is not stopped.
 func TestContainerThatWouldBeRefusedIsNotEvicted(t *testing.T) {
 	h := newReloadHost(t, granting, false)
-	pod := &api.PodSandbox{Id: strings.Repeat("a", 64), Namespace: "ns", Name: "p", Annotations: map[string]string{"devices.jackfield.dev": "vendor.com/net=a"}}
+	pod := &api.PodSandbox{Id: strings.Repeat("a", 64), Namespace: "ns", Name: "p",
+		Annotations: map[string]string{"devices.jackfield.dev": "vendor.com/net=a"}}
 	c := &api.Container{Id: strings.Repeat("b", 64), PodSandboxId: pod.Id, Name: "c"}
 	_, err := h.p.Synchronize(context.Background(), []*api.PodSandbox{pod}, []*api.Container{c})
 	check(t, err)

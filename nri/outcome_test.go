@@ -22,13 +22,15 @@ func TestLogLinesOfOneContainerAreBounded(t *testing.T) {
 	log.SetOutput(buf)
 	items := make([]engine.Item, 1000)
 	for i := range items {
-		items[i] = engine.Item{Request: fmt.Sprintf("request %d.", i), Outcome: engine.Skipped, Reason: "not found", Audit: "refused"}
+		items[i] = engine.Item{Request: fmt.Sprintf("request %d.", i), Outcome: engine.Skipped,
+			Reason: "not found", Audit: "refused"}
 	}
 	items = append(items, engine.Item{Request: "injected", Outcome: engine.Injected, Notes: make([]string, 100)})
 	logPlan(logrus.NewEntry(log), items)
 	text := buf.String()
 	if n := strings.Count(text, "\n"); n != outcome.MaxLines+2 {
-		t.Errorf("the log has %d lines, want the first %d, one for the others, and one for what was injected", n, outcome.MaxLines)
+		t.Errorf("the log has %d lines, want the first %d, one for the others, and one for the injected request",
+			n, outcome.MaxLines)
 	}
 	for _, want := range []string{"request 0.", "request 7.", "2084 more lines", "injected from"} {
 		if !strings.Contains(text, want) {
@@ -44,8 +46,10 @@ func TestRequestsAreCountedByTheirKind(t *testing.T) {
 		engine.KindCDI: "cdi", engine.KindNetwork: "network", engine.KindResource: "resource",
 		engine.KindHook: "hook", engine.KindDeviceInjector: "device-injector",
 	} {
-		h.p.outcomes.countItems([]engine.Item{{Kind: kind, Request: `CDI device "vendor.com/net=a"`, Outcome: engine.Unmanaged}})
-		if got := exposedValue(t, h.p, "jackfield_requests_total", "unmanaged", string(want)); got != 1 || string(want) != string(kind) {
+		h.p.outcomes.countItems([]engine.Item{
+			{Kind: kind, Request: `CDI device "vendor.com/net=a"`, Outcome: engine.Unmanaged}})
+		got := exposedValue(t, h.p, "jackfield_requests_total", "unmanaged", string(want))
+		if got != 1 || string(want) != string(kind) {
 			t.Errorf("%s is counted %v times as %s, want once", kind, got, want)
 		}
 	}

@@ -16,8 +16,11 @@ import (
 // A pod's limit survives a restart of the plugin in the runtime's annotations, and ends with the
 // pod.
 func TestPodLimitOverARestart(t *testing.T) {
-	const limited = "policy: {rules: [{name: r, for: {namespaces: [ns]}, allow: {cdi: [\"vendor.com/net=*\"]}, limits: {pod: {cdi: 1}}}]}\n"
-	pod := &api.PodSandbox{Id: "sb", Namespace: "ns", Name: "p", Annotations: map[string]string{"devices.jackfield.dev": "vendor.com/net=a"}}
+	const limited = "policy: {rules: [{name: r, for: {namespaces: [ns]}, allow: {cdi: [\"vendor.com/net=*\"]}, " +
+		"limits: {pod: {cdi: 1}}}]}\n"
+	const negative = "cdi=-1,devices=0,sockets=0,mounts=0,hooks=0"
+	pod := &api.PodSandbox{Id: "sb", Namespace: "ns", Name: "p",
+		Annotations: map[string]string{"devices.jackfield.dev": "vendor.com/net=a"}}
 	ctx := context.Background()
 	before := newReloadHost(t, limited, false)
 	adjust, _, err := before.p.CreateContainer(ctx, pod, &api.Container{Id: "c1", PodSandboxId: "sb", Name: "one"})
@@ -31,10 +34,11 @@ func TestPodLimitOverARestart(t *testing.T) {
 	_, err = after.p.Synchronize(ctx, []*api.PodSandbox{pod}, []*api.Container{
 		{Id: "c1", PodSandboxId: "sb", Name: "one", Annotations: kept},
 		{Id: "c0", PodSandboxId: "sb", Name: "zero", Annotations: map[string]string{usageAnnotation: "nonsense"}},
-		{Id: "c00", PodSandboxId: "sb", Name: "less", Annotations: map[string]string{usageAnnotation: "cdi=-1,devices=0,sockets=0,mounts=0,hooks=0"}},
+		{Id: "c00", PodSandboxId: "sb", Name: "less", Annotations: map[string]string{usageAnnotation: negative}},
 	})
 	check(t, err)
-	if _, _, err := after.p.CreateContainer(ctx, pod, &api.Container{Id: "c2", PodSandboxId: "sb", Name: "two"}); !errdefs.IsPermissionDenied(err) {
+	two := &api.Container{Id: "c2", PodSandboxId: "sb", Name: "two"}
+	if _, _, err := after.p.CreateContainer(ctx, pod, two); !errdefs.IsPermissionDenied(err) {
 		t.Errorf("second container: %v", err)
 	}
 	// The same container, created again, counts once.
@@ -42,10 +46,11 @@ func TestPodLimitOverARestart(t *testing.T) {
 	check(t, err)
 	// A container that has ended does not count; neither does a report about its predecessor.
 	check(t, after.p.RemoveContainer(ctx, pod, &api.Container{Id: "c1", PodSandboxId: "sb", Name: "one"}))
-	if _, _, err := after.p.CreateContainer(ctx, pod, &api.Container{Id: "c2", PodSandboxId: "sb", Name: "two"}); !errdefs.IsPermissionDenied(err) {
+	if _, _, err := after.p.CreateContainer(ctx, pod, two); !errdefs.IsPermissionDenied(err) {
 		t.Errorf("second container in addition to the re-created one: %v", err)
 	}
-	_, err = after.p.StopContainer(ctx, pod, &api.Container{Id: "c3", PodSandboxId: "sb", Name: "one", State: api.ContainerState_CONTAINER_STOPPED})
+	_, err = after.p.StopContainer(ctx, pod,
+		&api.Container{Id: "c3", PodSandboxId: "sb", Name: "one", State: api.ContainerState_CONTAINER_STOPPED})
 	check(t, err)
 	_, _, err = after.p.CreateContainer(ctx, pod, &api.Container{Id: "c2", PodSandboxId: "sb", Name: "two"})
 	check(t, err)
@@ -60,14 +65,17 @@ func TestPodLimitOverARestart(t *testing.T) {
 	check(t, err)
 	// The annotation of the pod's author does not count.
 	pod.Annotations[usageAnnotation] = "cdi=0,devices=0,sockets=0,mounts=0,hooks=0"
-	if _, _, err := after.p.CreateContainer(ctx, pod, &api.Container{Id: "c5", PodSandboxId: "sb", Name: "three"}); err == nil {
+	three := &api.Container{Id: "c5", PodSandboxId: "sb", Name: "three"}
+	if _, _, err := after.p.CreateContainer(ctx, pod, three); err == nil {
 		t.Error("a pod's own annotation lifts its limit")
 	}
 }
 
 // The plugin accepts its annotation only as it wrote it.
 func FuzzUsageAnnotation(f *testing.F) {
-	for _, text := range []string{"cdi=1,devices=2,sockets=3,mounts=4,hooks=5", "cdi=-1,devices=0,sockets=0,mounts=0,hooks=0", "cdi=1,devices=2,sockets=3,mounts=4,hooks=5,", "cdi=+1,devices=02,sockets= 3,mounts=4,hooks=5", ""} {
+	for _, text := range []string{"cdi=1,devices=2,sockets=3,mounts=4,hooks=5",
+		"cdi=-1,devices=0,sockets=0,mounts=0,hooks=0", "cdi=1,devices=2,sockets=3,mounts=4,hooks=5,",
+		"cdi=+1,devices=02,sockets= 3,mounts=4,hooks=5", ""} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

@@ -22,8 +22,10 @@ func recordAttachment(t *testing.T, p *Plugin, sandboxID string) {
 	check(t, err)
 	defer store.Close()
 	key := record.Key{Network: "fast", ContainerID: sandboxID, Interface: "net1"}
-	check(t, store.Create(&record.Record{Key: key, Netns: "/run/netns/gone", InfoDir: deviceinfo.DefaultCNIDir, InfoFile: "default-fast-" + sandboxID + "_net1",
-		Info: &deviceinfo.Info{Type: deviceinfo.TypeVhostUser, Version: deviceinfo.Version, VhostUser: &deviceinfo.VhostUser{Mode: "server", Path: "/x"}}}))
+	info := &deviceinfo.Info{Type: deviceinfo.TypeVhostUser, Version: deviceinfo.Version,
+		VhostUser: &deviceinfo.VhostUser{Mode: "server", Path: "/x"}}
+	check(t, store.Create(&record.Record{Key: key, Netns: "/run/netns/gone", InfoDir: deviceinfo.DefaultCNIDir,
+		InfoFile: "default-fast-" + sandboxID + "_net1", Info: info}))
 	old := time.Now().Add(-time.Hour)
 	check(t, os.Chtimes(p.opts.Host.Path(path.Join(record.DefaultDir, key.FileName())), old, old))
 }
@@ -41,8 +43,8 @@ func recordedSandboxes(t *testing.T, p *Plugin) (ids []string) {
 	return ids
 }
 
-// The attachments of removed sandboxes are removed. Before the runtime has listed the living ones, only reported removals
-// count, and a living sandbox is never swept.
+// The attachments of removed sandboxes are removed. Before the runtime has listed the living sandboxes, only
+// reported removals count, and a living sandbox is never swept.
 func TestSweepOfRemovedSandboxes(t *testing.T) {
 	p := newReloadHost(t, granting, false).p
 	for _, id := range []string{"lives", "removed", "missed"} {

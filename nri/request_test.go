@@ -8,23 +8,29 @@ import (
 	"github.com/containerd/nri/pkg/api"
 )
 
+func containerWith(namespaces ...*api.LinuxNamespace) *api.Container {
+	return &api.Container{Linux: &api.LinuxContainer{Namespaces: namespaces}}
+}
+
 func TestUserNamespaceProcessIsFromPathOrPod(t *testing.T) {
 	pod := &api.PodSandbox{Id: "s", Pid: 77}
 	for path, want := range map[string]int{
 		"/proc/123/ns/user": 123, "": 77, "/var/run/userns/1b2c": 77,
 		"/proc/../ns/user": 77, "/proc/-1/ns/user": 77, "/proc/99999999999/ns/user": 77, "/proc/1/root/ns/user": 77,
 	} {
-		c := &api.Container{Linux: &api.LinuxContainer{Namespaces: []*api.LinuxNamespace{{Type: "pid"}, {Type: "user", Path: path}}}}
+		c := containerWith(&api.LinuxNamespace{Type: "pid"}, &api.LinuxNamespace{Type: "user", Path: path})
 		if r := newRequest("containerd", pod, c); r.UserNS == nil || r.UserNS.PID != want {
 			t.Errorf("%q: %+v, want process %d", path, r.UserNS, want)
 		}
 	}
 	// CRI-O pins the namespace of a pod, in which no process is.
-	pinned := &api.Container{Linux: &api.LinuxContainer{Namespaces: []*api.LinuxNamespace{{Type: "user", Path: "/var/run/userns/1b2c"}}}}
-	if r := newRequest("cri-o", &api.PodSandbox{Id: "s"}, pinned); r.UserNS == nil || r.UserNS.PID != 0 || r.UserNS.Path != "/var/run/userns/1b2c" {
+	const path = "/var/run/userns/1b2c"
+	pinned := containerWith(&api.LinuxNamespace{Type: "user", Path: path})
+	r := newRequest("cri-o", &api.PodSandbox{Id: "s"}, pinned)
+	if r.UserNS == nil || r.UserNS.PID != 0 || r.UserNS.Path != path {
 		t.Errorf("a pinned namespace is %+v", r.UserNS)
 	}
-	if r := newRequest("containerd", pod, &api.Container{Linux: &api.LinuxContainer{Namespaces: []*api.LinuxNamespace{{Type: "pid"}}}}); r.UserNS != nil {
+	if r := newRequest("containerd", pod, containerWith(&api.LinuxNamespace{Type: "pid"})); r.UserNS != nil {
 		t.Errorf("without a user namespace: %+v", r.UserNS)
 	}
 	if r := newRequest("containerd", pod, nil); r.UserNS != nil {
@@ -50,7 +56,8 @@ func TestImageIsKnownFromContainerdOnly(t *testing.T) {
 		{"cri-o", map[string]string{containerd: "forged"}, ""},
 		{"other", map[string]string{crio: "forged", containerd: "forged"}, ""},
 	} {
-		if r := newRequest(tc.runtime, &api.PodSandbox{Annotations: tc.annotations}, &api.Container{Annotations: tc.annotations}); r.Image != tc.want {
+		pod, c := &api.PodSandbox{Annotations: tc.annotations}, &api.Container{Annotations: tc.annotations}
+		if r := newRequest(tc.runtime, pod, c); r.Image != tc.want {
 			t.Errorf("%s with %v: image %q, want %q", tc.runtime, tc.annotations, r.Image, tc.want)
 		}
 	}

@@ -42,10 +42,12 @@ func TestPreinstalledPluginIsReadyWithoutSynchronize(t *testing.T) {
 func TestOnlySandboxesWithoutProcessAreSwept(t *testing.T) {
 	h := newRunningHost(t, fmt.Sprintf(runningConfig, runningRule))
 	h.configureAsPreinstalled("1.7.24")
-	ids := map[string]string{"shim": strings.Repeat("1", 64), "cgroup": strings.Repeat("2", 64), "young": strings.Repeat("3", 64), "gone": strings.Repeat("4", 64)}
+	ids := map[string]string{"shim": strings.Repeat("1", 64), "cgroup": strings.Repeat("2", 64),
+		"young": strings.Repeat("3", 64), "gone": strings.Repeat("4", 64)}
 	old := time.Now().Add(-time.Hour)
 	for name, id := range ids {
-		h.pod, h.c = &api.PodSandbox{Id: id, Namespace: "ns", Name: name}, &api.Container{Id: strings.Repeat("c", 63) + id[:1], PodSandboxId: id, Name: "c"}
+		h.pod = &api.PodSandbox{Id: id, Namespace: "ns", Name: name}
+		h.c = &api.Container{Id: strings.Repeat("c", 63) + id[:1], PodSandboxId: id, Name: "c"}
 		h.listen("run/vsw/" + name + "/s")
 		h.writeInfo("net1", "client", "/run/vsw/"+name+"/s")
 		h.create()
@@ -58,7 +60,10 @@ func TestOnlySandboxesWithoutProcessAreSwept(t *testing.T) {
 		}
 	}
 	h.p.records.write()
-	for pid, file := range map[string][2]string{"10": {"cmdline", "shim\x00-id\x00" + ids["shim"]}, "11": {"cgroup", "0::/k/cri-" + strings.Repeat("c", 63) + "2.scope"}} {
+	for pid, file := range map[string][2]string{
+		"10": {"cmdline", "shim\x00-id\x00" + ids["shim"]},
+		"11": {"cgroup", "0::/k/cri-" + strings.Repeat("c", 63) + "2.scope"},
+	} {
 		check(t, os.MkdirAll(filepath.Join(h.root, "proc", pid), 0o755))
 		check(t, os.WriteFile(filepath.Join(h.root, "proc", pid, file[0]), []byte(file[1]), 0o644))
 	}
@@ -73,7 +78,8 @@ func TestOnlySandboxesWithoutProcessAreSwept(t *testing.T) {
 		h.p.restored.wake.send()
 		return !staged(ids["gone"]) && len(h.p.containers.listStarted()) == 3
 	}) {
-		t.Errorf("the gone sandbox is staged: %v; the status has %d containers, want 3", staged(ids["gone"]), len(h.p.containers.listStarted()))
+		t.Errorf("the gone sandbox is staged: %v; the status has %d containers, want 3",
+			staged(ids["gone"]), len(h.p.containers.listStarted()))
 	}
 	for _, name := range []string{"shim", "cgroup", "young"} {
 		if !staged(ids[name]) {

@@ -29,7 +29,9 @@ func TestStartFailsWithoutStateDirectory(t *testing.T) {
 		"a parent that is a file": {func(dir string) error {
 			return errors.Join(os.Remove(filepath.Dir(dir)), os.WriteFile(filepath.Dir(dir), nil, 0o644))
 		}, []string{`not a directory; create it (owner root, mode 0755), or set another stateDir`}},
-		"a directory that others can write": {func(dir string) error { return errors.Join(os.Mkdir(dir, 0o755), os.Chmod(dir, 0o777)) },
+		"a directory that others can write": {func(dir string) error {
+			return errors.Join(os.Mkdir(dir, 0o755), os.Chmod(dir, 0o777))
+		},
 			[]string{"found mode 0777: it must be writable by its owner alone; run `chmod go-w "}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -79,8 +81,8 @@ func (h *reloadHost) forgetContainers() {
 	h.p.records.read(h.p.config.core.Load().cfg.StateDir)
 }
 
-// The records of an earlier process stay until the runtime has listed the living containers. Then those of ended containers
-// are removed.
+// The records of an earlier process stay until the runtime has listed the living containers. Then the records of
+// ended containers are removed.
 func TestRecordsAreKeptUntilSynchronize(t *testing.T) {
 	h := newRunningHost(t, fmt.Sprintf(runningConfig, runningRule))
 	h.listen("run/vsw/1/s")

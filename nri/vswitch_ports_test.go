@@ -51,8 +51,10 @@ func TestVswitchesFollowConfiguration(t *testing.T) {
 func TestManyPortsAreOneLine(t *testing.T) {
 	var changes []reconcile.Change
 	for i := range 100 {
-		owner := vswitch.Owner{ContainerID: fmt.Sprint("c", i), Interface: "net1", Namespace: "dpdk", Pod: fmt.Sprint("web-", i)}
-		changes = append(changes, reconcile.Change{Port: vswitch.Port{Name: vswitch.PortName(owner), Owner: owner}, Err: fmt.Errorf("no bridge for %d", i)})
+		owner := vswitch.Owner{ContainerID: fmt.Sprint("c", i), Interface: "net1", Namespace: "dpdk",
+			Pod: fmt.Sprint("web-", i)}
+		port := vswitch.Port{Name: vswitch.PortName(owner), Owner: owner}
+		changes = append(changes, reconcile.Change{Port: port, Err: fmt.Errorf("no bridge for %d", i)})
 	}
 	for level, want := range map[logrus.Level]int{logrus.InfoLevel: 1, logrus.DebugLevel: 101} {
 		var out bytes.Buffer
@@ -66,7 +68,8 @@ func TestManyPortsAreOneLine(t *testing.T) {
 		}
 		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 		last := lines[len(lines)-1]
-		for _, text := range []string{"level=warning", "vswitch=ovs0", "count=100", `error="no bridge for 0"`, changes[0].Port.Name + " (dpdk/web-0), ", "(dpdk/web-4)"} {
+		for _, text := range []string{"level=warning", "vswitch=ovs0", "count=100", `error="no bridge for 0"`,
+			changes[0].Port.Name + " (dpdk/web-0), ", "(dpdk/web-4)"} {
 			if !strings.Contains(last, text) {
 				t.Errorf("%s; want %s", last, text)
 			}
