@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/jackfield/jackfield/test/e2e/jail"
 	"github.com/jackfield/jackfield/test/e2e/node"
 	"github.com/jackfield/jackfield/test/parts"
@@ -51,6 +53,20 @@ func MainWith(m *testing.M, name string, before func(context.Context) error, ins
 		os.Exit(1)
 	}
 	Main(m)
+}
+
+// HideUnifiedCgroups hides version 2 of cgroups where the host has both versions. crun would assume that the host uses
+// version 2. Podman creates directories below the mount point, which must not be the machine's.
+func HideUnifiedCgroups() error {
+	const unified = "/sys/fs/cgroup/unified"
+	err := unix.Unmount(unified, unix.MNT_DETACH)
+	if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("unmount %s: %w", unified, err)
+	}
+	if err := unix.Mount("tmpfs", unified, "tmpfs", 0, "mode=755"); err != nil && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("mount %s: %w", unified, err)
+	}
+	return nil
 }
 
 func prepare() ([]string, error) {

@@ -49,11 +49,11 @@ type Interface struct {
 // Start starts a grout with its API socket in dir.
 func Start(tb testing.TB, dir string) *Switch {
 	tb.Helper()
-	k := load(tb)
+	dirs := load(tb)
 	root := tb.TempDir()
 	s := &Switch{tb: tb, Socket: filepath.Join(dir, "grout.sock"), Grcli: filepath.Join(root, "grcli"), log: filepath.Join(root, "grout.log")}
 	// One directory with all libraries, for the loader.
-	for _, pkg := range k.Dirs {
+	for _, pkg := range dirs {
 		for _, pattern := range []string{"usr/lib/*-linux-gnu/*.so*", "usr/lib/*-linux-gnu/dpdk/pmds-*/*.so.*", "usr/lib64/*.so*", "usr/bin/gr*"} {
 			found, err := filepath.Glob(filepath.Join(pkg, pattern))
 			if err != nil {

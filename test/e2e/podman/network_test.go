@@ -164,7 +164,7 @@ func TestCreateRefusesNetworks(t *testing.T) {
 	for _, tc := range []struct {
 		options, want string
 	}{
-		{"--opt brige=br0", `option "brige": it is unknown`},
+		{"--opt brige=br0", `unknown option "brige": must be one of`},
 		{"--opt type=vhost-user --opt mode=server --opt vswitch=grout1", `did you mean grout0?`},
 		{"--opt type=vhost-user --opt mode=server --opt vswitch=grout0 --opt bridge=br2", `option bridge: invalid value "br2": must be one of the bridges of vswitch grout0`},
 		{"--opt type=vhost-user --opt vswitch=grout0 --opt bridge=br0", `option mode: invalid value "": must be server or client`},
