@@ -14,8 +14,8 @@ import (
 // AnnotationPrefix begins the keys of annotations that request CDI devices.
 const AnnotationPrefix = "cdi.k8s.io/"
 
-// AnnotationKey returns the key under which a device plugin requests CDI devices for one of its devices. The plugin's name
-// has the form "vendor.device-type".
+// AnnotationKey returns the key under which a device plugin requests CDI devices for one of its devices. The plugin's
+// name has the form "vendor.device-type".
 func AnnotationKey(plugin, deviceID string) (string, error) {
 	key := AnnotationPrefix + plugin + "_" + strings.ReplaceAll(deviceID, "/", "_")
 	switch {
@@ -40,9 +40,10 @@ func AnnotationValue(devices []string) (string, error) {
 	return strings.Join(devices, ","), nil
 }
 
-// UpdateAnnotations adds the annotation by which a device plugin requests devices to a map, which can be nil. A key that the
-// map already has is an errdefs.ErrAlreadyExists. After an error the map is unchanged.
-func UpdateAnnotations(annotations map[string]string, plugin, deviceID string, devices []string) (map[string]string, error) {
+// UpdateAnnotations adds the annotation by which a device plugin requests devices to a map, which can be nil. A key
+// that the map already has is an errdefs.ErrAlreadyExists. After an error the map is unchanged.
+func UpdateAnnotations(annotations map[string]string, plugin, deviceID string, devices []string) (
+	map[string]string, error) {
 	key, err := AnnotationKey(plugin, deviceID)
 	if err != nil {
 		return annotations, err
@@ -61,8 +62,8 @@ func UpdateAnnotations(annotations map[string]string, plugin, deviceID string, d
 	return annotations, nil
 }
 
-// ParseAnnotations returns the keys of the annotations that request CDI devices, sorted, and the qualified names of these
-// devices in the order of the keys.
+// ParseAnnotations returns the keys of the annotations that request CDI devices, sorted, and the qualified names of
+// these devices in the order of the keys.
 func ParseAnnotations(annotations map[string]string) (keys, devices []string, err error) {
 	for _, key := range slices.Sorted(maps.Keys(annotations)) {
 		if !strings.HasPrefix(key, AnnotationPrefix) {

@@ -30,8 +30,9 @@ type Cache struct {
 	reader *reader
 }
 
-// NewCache returns a cache. It reads nothing and opens no descriptor before the first call. It fails only if a directory is
-// not an absolute path, or the root does not exist; [Cache.GetErrors] has the faults of files and directories.
+// NewCache returns a cache. It reads nothing and opens no descriptor before the first call. It fails only if a
+// directory is not an absolute path, or the root does not exist; [Cache.GetErrors] has the faults of files and
+// directories.
 func NewCache(opts Options) (*Cache, error) {
 	host := hostfs.Host()
 	if opts.Root != "" {
@@ -58,11 +59,11 @@ func (c *Cache) Close() error {
 	return nil
 }
 
-// Snapshot returns an immutable view that includes every file which was renamed into place, or closed after writing, before
-// the call. While nothing changes it returns the same pointer. After Close it returns the last view.
+// Snapshot returns an immutable view that includes every file which was renamed into place, or closed after writing,
+// before the call. While nothing changes it returns the same pointer. After Close it returns the last view.
 //
-// A call costs one system call, one stat for each directory, and reading the files that changed. It lists a directory only
-// if the directory is new or was replaced, if the kernel dropped events, or if the directory cannot be watched.
+// A call costs one system call, one stat for each directory, and reading the files that changed. It lists a directory
+// only if the directory is new or was replaced, if the kernel dropped events, or if the directory cannot be watched.
 func (c *Cache) Snapshot() *Snapshot {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -72,9 +73,10 @@ func (c *Cache) Snapshot() *Snapshot {
 	return c.reader.current
 }
 
-// SnapshotOf returns a snapshot for lookups of the given qualified names, "vendor.com/class=all" among them. It omits files
-// that cannot declare any of them, without parsing them. It keeps nothing for later calls. It is for a process that looks
-// up a few names once; if a lookup fails, a lookup in [Cache.Snapshot] has the error that takes all files into account.
+// SnapshotOf returns a snapshot for lookups of the given qualified names, "vendor.com/class=all" among them. It omits
+// files that cannot declare any of them, without parsing them. It keeps nothing for later calls. It is for a process
+// that looks up a few names once; if a lookup fails, a lookup in [Cache.Snapshot] has the error that takes all files
+// into account.
 func (c *Cache) SnapshotOf(names []string) *Snapshot {
 	opts := c.reader.opts
 	opts.DisableWatch = true
@@ -84,8 +86,8 @@ func (c *Cache) SnapshotOf(names []string) *Snapshot {
 	return once.current
 }
 
-// Refresh reads the files that changed, and returns the errors of [Cache.GetErrors] in one. No other call needs it: each
-// call reads the files that changed.
+// Refresh reads the files that changed, and returns the errors of [Cache.GetErrors] in one. No other call needs it:
+// each call reads the files that changed.
 func (c *Cache) Refresh() error {
 	errs := c.GetErrors()
 	all := make([]error, 0, len(errs))
@@ -95,9 +97,9 @@ func (c *Cache) Refresh() error {
 	return errors.Join(all...)
 }
 
-// GetErrors returns the errors of spec files and directories, by path: a *SpecError for a refused file, a *ConflictError
-// (several joined) for a file whose devices other files declare, and a *DirError for a directory that cannot be read. A
-// directory that does not exist is no error.
+// GetErrors returns the errors of spec files and directories, by path: a *SpecError for a refused file, a
+// *ConflictError (several joined) for a file whose devices other files declare, and a *DirError for a directory that
+// cannot be read. A directory that does not exist is no error.
 func (c *Cache) GetErrors() map[string]error {
 	s, errs := c.Snapshot(), map[string]error{}
 	for _, dir := range s.dirs {
@@ -146,9 +148,9 @@ func (c *Cache) GetSpecDirectories() []string { return slices.Clone(c.reader.opt
 // InjectDevices adds the edits of devices to an OCI spec: the edits of each spec file once, before those of its first
 // device, and each device once. Device nodes get type, numbers and mode from the host if the spec file omits them.
 //
-// If devices cannot be found, InjectDevices returns their names, and an error with the reason for each. After an error the
-// OCI spec is unchanged. On success *spec is replaced: a pointer that the caller has into it, such as spec.Process, can be
-// outdated.
+// If devices cannot be found, InjectDevices returns their names, and an error with the reason for each. After an
+// error the OCI spec is unchanged. On success *spec is replaced: a pointer that the caller has into it, such as
+// spec.Process, can be outdated.
 func (c *Cache) InjectDevices(spec *rspec.Spec, names ...string) (unresolved []string, err error) {
 	if unresolved, err = injectDevices(c.host, c.Snapshot(), spec, names); err != nil {
 		return unresolved, fmt.Errorf("inject CDI devices: %w", err)

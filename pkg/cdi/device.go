@@ -9,27 +9,24 @@ import (
 	specs "tags.cncf.io/container-device-interface/specs-go"
 )
 
-// Device is one CDI device as its spec file declares it. It belongs to the caller, who may
-// change every part of it.
+// Device is one CDI device as its spec file declares it. It belongs to the caller, who can change every part of it.
 type Device struct {
 	// Name is the qualified name, "vendor.com/class=name".
 	Name string
 	// Kind is "vendor.com/class".
 	Kind string
-	// File is the host path of the spec file. Devices of one file share their spec-level
-	// edits, which a container gets once.
+	// File is the host path of the spec file. Devices of one file share SpecEdits, which a container gets once.
 	File string
 	// Index is the position in the file's list of devices, from 0.
 	Index int
-	// Priority is the position of the file's directory among the spec directories, from 0.
-	// The higher one wins.
+	// Priority is the position of the file's directory among the spec directories, from 0. The highest priority wins.
 	Priority int
 	// CDIVersion is the file's cdiVersion without a leading "v".
 	CDIVersion string
-	// Annotations are those of the device, SpecAnnotations those of the file.
+	// Annotations belong to the device, SpecAnnotations to the file.
 	Annotations     map[string]string
 	SpecAnnotations map[string]string
-	// SpecEdits go with any device of the file, before Edits. Neither is nil.
+	// SpecEdits precede the Edits of each device of the file. Neither is nil.
 	SpecEdits *specs.ContainerEdits
 	Edits     *specs.ContainerEdits
 }
@@ -39,7 +36,8 @@ func (d declaration) device() *Device {
 	spec := d.file.spec
 	declared := &spec.Devices[d.index]
 	return &Device{
-		Name: d.name, Kind: spec.Kind, File: d.file.hostPath(), Index: d.index, Priority: d.file.dir.priority, CDIVersion: spec.Version,
+		Name: d.name, Kind: spec.Kind, File: d.file.hostPath(), Index: d.index,
+		Priority: d.file.dir.priority, CDIVersion: spec.Version,
 		Annotations: maps.Clone(declared.Annotations), SpecAnnotations: maps.Clone(spec.Annotations),
 		SpecEdits: copyEdits(&spec.ContainerEdits), Edits: copyEdits(&declared.ContainerEdits),
 	}
@@ -51,7 +49,7 @@ func copyEdits(e *specs.ContainerEdits) *specs.ContainerEdits {
 	return out
 }
 
-// copyValue sets out to a copy of in that shares no pointer and no list with it.
+// copyValue sets out to a copy of in. They share no pointer and no list.
 func copyValue(out, in reflect.Value) {
 	switch in.Kind() {
 	case reflect.Pointer:

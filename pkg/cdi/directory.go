@@ -13,8 +13,8 @@ type specDir struct {
 	priority int // index among the directories
 	id       identity
 	watch    int // ID in the queue, or noWatch
-	// stale means that the directory must be listed: nothing was read yet, the watch ended, the queue overflowed, or the
-	// directory could not be read.
+	// stale means that the directory must be listed: nothing was read yet, the watch ended, the queue overflowed, or
+	// the directory could not be read.
 	stale bool
 	files map[string]*specFile // as last read, by name
 	// recheck has the files that can change without an event of the directory.
@@ -29,7 +29,8 @@ func newSpecDir(dirPath string, priority int) *specDir {
 		files: map[string]*specFile{}, recheck: map[string]*specFile{}, changed: map[string]bool{}}
 }
 
-// needsListing reports whether the events since the last listing do not suffice. id is the present identity of the path.
+// needsListing reports whether the events since the last listing do not suffice. id is the present identity of the
+// path.
 func (d *specDir) needsListing(id identity) bool {
 	return d.stale || d.id != id || d.watch == noWatch && id.errno == 0
 }

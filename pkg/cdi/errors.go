@@ -28,8 +28,8 @@ func (e *SpecError) Error() string {
 // Unwrap returns each fault.
 func (e *SpecError) Unwrap() []error { return e.Faults.Unwrap() }
 
-// ConflictError is a device that several files of one priority declare, so that none of the declarations is usable (CDI: no
-// file of a directory precedes another). It unwraps to errdefs.ErrConflict.
+// ConflictError is a device that several files of one priority declare, so that none of the declarations is usable
+// (CDI: no file of a directory precedes another). It unwraps to errdefs.ErrConflict.
 type ConflictError struct {
 	// Name is the qualified name.
 	Name string
@@ -53,7 +53,8 @@ func newConflictError(found []declaration, dir *specDir) *ConflictError {
 
 // Error names the device and the files.
 func (e *ConflictError) Error() string {
-	return fmt.Sprintf("resolve CDI device %q: declared at the same priority by %s; keep it in one of them", e.Name, joinSome(e.Files))
+	return fmt.Sprintf("resolve CDI device %q: declared at the same priority by %s; keep it in one of them",
+		e.Name, joinSome(e.Files))
 }
 
 // Unwrap returns errdefs.ErrConflict.
@@ -79,7 +80,7 @@ func joinSome(paths []string) string {
 	return strings.Join(textsOfSome(paths, func(path string) string { return path }), ", ")
 }
 
-// textsOfSome returns the texts of the first few items. The last one says how many more there are.
+// textsOfSome returns the texts of the first few items. The last text has the number of further items.
 func textsOfSome[T any](list []T, text func(T) string) []string {
 	var out []string
 	for _, item := range list[:min(len(list), maxListed)] {

@@ -13,18 +13,18 @@ import (
 	"github.com/jackfield/jackfield/internal/base/name"
 )
 
-// Expand returns what "kind=all" stands for: the device named "all" where there is one,
-// otherwise every usable device of the kind in natural order, without duplicates.
+// Expand returns the devices of "kind=all": the device named "all" if the kind has one, and otherwise every usable
+// device of the kind in natural order, without duplicates.
 //
-// Vendors declare one piece of hardware under several names, its index and its UUID. Two
-// devices of a kind are the same when
+// Vendors declare one piece of hardware under several names, such as its index and its UUID. Two devices of a kind
+// are duplicates if
 //
-//   - all their edits are equal, in whatever order they stand in each list, or
-//   - they have the same device nodes (at least one), and exactly one of the two
-//     names contains a UUID; their env may differ then, as it carries the name.
+//   - all their edits are equal, in any order of each list, or
+//   - they have the same device nodes (at least one), and exactly one of the two names contains a UUID. Their env can
+//     differ, because it contains the name.
 //
-// The first in natural order is kept. A conflict about the name "all" is a *ConflictError. A
-// kind without usable devices is a *NotFoundError.
+// The first duplicate in natural order is kept. A conflict about the name "all" is a *ConflictError. A kind without
+// usable devices is a *NotFoundError.
 func (s *Snapshot) Expand(kind string) ([]*Device, error) {
 	switch d, err := s.Device(kind + "=all"); {
 	case err == nil:
@@ -53,9 +53,8 @@ func (s *Snapshot) Expand(kind string) ([]*Device, error) {
 	return kept, nil
 }
 
-// Skipped returns why Expand may return less than the files of a kind declare: a *SpecError
-// for each refused file, and then a *ConflictError for each device that several files of one
-// priority declare.
+// Skipped returns the reasons why Expand omits devices of a kind: a *SpecError for each refused file, and then a
+// *ConflictError for each device that several files of one priority declare.
 func (s *Snapshot) Skipped(kind string) []error {
 	var reasons []error
 	for _, f := range s.files {
@@ -70,13 +69,13 @@ func (s *Snapshot) Skipped(kind string) []error {
 	return reasons
 }
 
-// editsKey is the same for edits that are equal but for the order in each list.
+// editsKey returns the same text for edits that differ only in the order of their lists.
 func editsKey(e *specs.ContainerEdits) string {
-	return marshalKey([]any{sortedTexts(e.Env), sortedTexts(nodesWithHostPath(e)), sortedTexts(e.NetDevices), sortedTexts(e.Hooks),
-		sortedTexts(e.Mounts), e.IntelRdt, sortedTexts(e.AdditionalGIDs)})
+	return marshalKey([]any{sortedTexts(e.Env), sortedTexts(nodesWithHostPath(e)), sortedTexts(e.NetDevices),
+		sortedTexts(e.Hooks), sortedTexts(e.Mounts), e.IntelRdt, sortedTexts(e.AdditionalGIDs)})
 }
 
-// nodesKey is the same for the same set of device nodes, and "" without any.
+// nodesKey returns the same text for equal sets of device nodes, and "" for the empty set.
 func nodesKey(e *specs.ContainerEdits) string {
 	if len(e.DeviceNodes) == 0 {
 		return ""
@@ -84,7 +83,7 @@ func nodesKey(e *specs.ContainerEdits) string {
 	return marshalKey(slices.Compact(sortedTexts(nodesWithHostPath(e))))
 }
 
-// nodesWithHostPath returns the device nodes, with the host path where the file leaves it out.
+// nodesWithHostPath returns the device nodes, with the host path if the file omits it.
 func nodesWithHostPath(e *specs.ContainerEdits) []specs.DeviceNode {
 	nodes := make([]specs.DeviceNode, len(e.DeviceNodes))
 	for i, n := range e.DeviceNodes {

@@ -26,7 +26,8 @@ func (e *FieldError) Unwrap() error { return e.diagnostic() }
 
 // diagnostic returns the fault in the type of all messages of Jackfield.
 func (e *FieldError) diagnostic() *diag.Diagnostic {
-	d := &diag.Diagnostic{Line: e.Line, Column: e.Column, Field: e.Field, Found: e.Found, Rule: e.Rule, Hint: e.Hint, Kind: e.kind}
+	d := &diag.Diagnostic{Line: e.Line, Column: e.Column, Field: e.Field, Found: e.Found, Rule: e.Rule, Hint: e.Hint,
+		Kind: e.kind}
 	if e.Warning {
 		d.Severity = diag.SeverityWarning
 	}

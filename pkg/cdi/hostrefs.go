@@ -18,7 +18,7 @@ type hostRef struct {
 	check func(host hostfs.Root) *diag.Diagnostic
 }
 
-// addRef keeps a reference at the value n where references were asked for.
+// addRef records a reference at the value n if the caller requested references.
 func (c *checker) addRef(n *jsontree.Node, key string, check func(host hostfs.Root) *diag.Diagnostic) {
 	if !c.withRefs || n == nil || n.Text == "" {
 		return
@@ -27,7 +27,7 @@ func (c *checker) addRef(n *jsontree.Node, key string, check func(host hostfs.Ro
 	c.refs = append(c.refs, hostRef{place, check})
 }
 
-// checkHost returns why the reference does not lead to something of the right kind, or nil.
+// checkHost returns the fault of a reference that is missing on the host or of the wrong type, or nil.
 func (ref hostRef) checkHost(host hostfs.Root) *diag.Diagnostic {
 	fault := ref.check(host)
 	if fault == nil {

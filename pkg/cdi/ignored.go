@@ -14,52 +14,55 @@ import (
 // maxIgnored bounds the files that one search for ignored files reads.
 const maxIgnored = 100
 
-// IgnoredFile is a file in a spec directory that is a CDI spec and is not read, because of the end of its name.
+// IgnoredFile is a CDI spec in a spec directory that is not read, because of the extension of its name.
 type IgnoredFile struct {
 	Path       string
 	Kind       string
 	Devices    []string // their names, without the kind
-	Extensions []string // that are read
+	Extensions []string // the extensions that are read
 }
 
-// String says which file is not read, and why.
+// String names the file and the extensions that are read.
 func (f *IgnoredFile) String() string {
-	return fmt.Sprintf("%s declares kind %q and is not read: its name must end in %s", f.Path, f.Kind, strings.Join(f.Extensions, " or "))
+	return fmt.Sprintf("%s declares kind %q and is not read: its name must end in %s",
+		f.Path, f.Kind, strings.Join(f.Extensions, " or "))
 }
 
-// Ignored returns the files of the directories that are CDI specs under a name that is not read, such as vendor.yml. It
-// reads the directories and these files: it is for messages, and not part of a lookup.
+// Ignored returns the CDI specs whose names have another extension, such as vendor.yml. It reads the directories and
+// these files: it is for messages, and no lookup calls it.
 func (s *Snapshot) Ignored() (found []IgnoredFile) {
 	for _, dir := range s.dirs {
 		names, _ := s.host.ReadDir(dir.Path, maxNames) // Dir.Err has the error
 		for _, name := range names {
 			ext := path.Ext(name)
-			if !slices.Contains([]string{".json", ".yaml", ".yml"}, strings.ToLower(ext)) || slices.Contains(s.extensions, ext) || len(found) == maxIgnored {
+			isSpec := slices.Contains([]string{".json", ".yaml", ".yml"}, strings.ToLower(ext))
+			if !isSpec || slices.Contains(s.extensions, ext) || len(found) == maxIgnored {
 				continue
 			}
 			file := path.Join(dir.Path, name)
 			text, err := s.host.ReadFile(file, MaxFileSize)
 			if err != nil {
-				continue // nothing says that it is a spec
+				continue // it can be any file
 			}
 			if spec := parseSpec(string(text), false); spec.kind != "" {
-				found = append(found, IgnoredFile{Path: file, Kind: spec.kind, Devices: spec.names, Extensions: slices.Clone(s.extensions)})
+				found = append(found, IgnoredFile{Path: file, Kind: spec.kind, Devices: spec.names,
+					Extensions: slices.Clone(s.extensions)})
 			}
 		}
 	}
 	return found
 }
 
-// ShadowedFile is a usable spec file that declares devices which a directory of higher priority declares, too: the file of
-// that directory counts.
+// ShadowedFile is a usable spec file with devices that a directory of higher priority also declares. The file of that
+// directory takes precedence.
 type ShadowedFile struct {
 	Path    string
-	By      string   // the file that counts
+	By      string   // the file that takes precedence
 	Devices []string // qualified names
 }
 
-// Shadowed returns the shadowed files with the files that count instead, in the order of their first device. A file does not
-// shadow itself: /run/cdi and /var/run/cdi are one directory on most hosts.
+// Shadowed returns the shadowed files, in the order of their first device. A file does not shadow itself: /run/cdi and
+// /var/run/cdi are one directory on most hosts.
 func (s *Snapshot) Shadowed() (files []ShadowedFile) {
 	for found := range s.byName() {
 		for _, d := range found[1:] {
@@ -84,7 +87,8 @@ func (s *Snapshot) isSameFile(a, b string) bool {
 	return err == nil && err2 == nil && hostfs.StatID(&x) == hostfs.StatID(&y)
 }
 
-// String says which devices of the file do not count.
+// String names the shadowed devices and the file that takes precedence.
 func (f *ShadowedFile) String() string {
-	return fmt.Sprintf("%s is not used for %s: %s, of a directory of higher priority, declares it, too", f.Path, joinSome(f.Devices), f.By)
+	return fmt.Sprintf("%s is not used for %s: %s, of a directory of higher priority, declares it, too",
+		f.Path, joinSome(f.Devices), f.By)
 }

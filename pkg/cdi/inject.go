@@ -57,7 +57,8 @@ func editsOf(host hostfs.Root, devices []*Device, spec *rspec.Spec) (*edit.Set, 
 			continue
 		}
 		names[d.Name] = true
-		origin := edit.Origin{Source: edit.CDI, Request: "CDI device " + strconv.Quote(d.Name), File: d.File, Field: "containerEdits"}
+		origin := edit.Origin{Source: edit.CDI, Request: "CDI device " + strconv.Quote(d.Name), File: d.File,
+			Field: "containerEdits"}
 		if !files[d.File] {
 			files[d.File] = true
 			if err := adder.Add(d.SpecEdits, origin); err != nil {

@@ -54,8 +54,8 @@ func QualifiedName(vendor, class, name string) string {
 	return parser.QualifiedName(vendor, class, name)
 }
 
-// ParseQualifiedName splits "vendor/class=name". The error is a *NameError. It accepts the names that upstream accepts: the
-// maximum length of the parts holds for spec files only.
+// ParseQualifiedName splits "vendor/class=name". The error is a *NameError. It accepts the names that upstream
+// accepts: the maximum length of the parts holds for spec files only.
 func ParseQualifiedName(qualified string) (vendor, class, name string, err error) {
 	if vendor, class, name, err = parser.ParseQualifiedName(qualified); err == nil {
 		return vendor, class, name, nil
@@ -75,21 +75,22 @@ func ParseQualifiedName(qualified string) (vendor, class, name string, err error
 // GenerateSpecName returns the name, without extension, of the spec file of a kind that exists once on a host.
 func GenerateSpecName(vendor, class string) string { return vendor + "-" + class }
 
-// GenerateTransientSpecName returns the name, without extension, of a spec file that lives as long as an entity of the given
-// ID, such as a container or a resource claim: "vendor.com-class_id".
+// GenerateTransientSpecName returns the name, without extension, of a spec file that lives as long as an entity of
+// the given ID, such as a container or a resource claim: "vendor.com-class_id".
 func GenerateTransientSpecName(vendor, class, id string) (string, error) {
 	kind := vendor + "/" + class
 	if err := checkKind(kind); err != nil {
 		return "", fmt.Errorf("name transient CDI spec of kind %q: %w: %w", kind, err, errdefs.ErrInvalidArgument)
 	}
 	if id == "" || strings.IndexByte(id, 0) >= 0 {
-		return "", fmt.Errorf("name transient CDI spec of kind %q: the ID %q is empty or has a NUL: %w", kind, id, errdefs.ErrInvalidArgument)
+		return "", fmt.Errorf("name transient CDI spec of kind %q: the ID %q is empty or has a NUL: %w",
+			kind, id, errdefs.ErrInvalidArgument)
 	}
 	return GenerateSpecName(vendor, class) + "_" + strings.ReplaceAll(id, "/", "_"), nil
 }
 
-// validateAnnotationKey returns why a text is not a qualified name of Kubernetes: an optional DNS subdomain and "/", and a
-// name of at most 63 characters. Case does not matter.
+// validateAnnotationKey returns why a text is not a qualified name of Kubernetes: an optional DNS subdomain and "/",
+// and a name of at most 63 characters. Case does not matter.
 func validateAnnotationKey(key string) error {
 	last := key
 	if prefix, rest, ok := strings.Cut(key, "/"); ok {

@@ -14,14 +14,14 @@ import (
 )
 
 const (
-	// maxListed bounds what an error lists of one sort.
+	// maxListed bounds each list in an error.
 	maxListed = 3
-	// maxComparedNames bounds the names that are compared with the requested one: a container
-	// may ask for many devices that do not exist, on a node with many devices.
+	// maxComparedNames bounds the names that are compared with the requested name: a container can request many missing
+	// devices, and a node can have many devices.
 	maxComparedNames = 1 << 13
 )
 
-// Reason is why a device could not be found.
+// Reason is the reason why a device could not be found.
 type Reason int
 
 const (
@@ -29,45 +29,44 @@ const (
 	NoSpec Reason = iota
 	// NoDevice: the kind exists, the device does not.
 	NoDevice
-	// NoDevices: all devices of the kind were asked for, and none is usable.
+	// NoDevices: all devices of the kind were requested, and none is usable.
 	NoDevices
 	// Refused: only refused files declare the device.
 	Refused
 )
 
-// NotFoundError is a device, or a kind, that the snapshot does not hold. It unwraps to
-// errdefs.ErrNotFound.
+// NotFoundError is a device, or a kind, that no usable spec file declares. It unwraps to errdefs.ErrNotFound.
 type NotFoundError struct {
-	// Name is what was asked for: a qualified name or a kind.
+	// Name is the requested qualified name or kind.
 	Name   string
 	Kind   string
 	Reason Reason
-	// Remedies end the text: what a user of the calling program can do. The registry sets none.
+	// Remedies end the text. A program sets them to commands that its users can run; the package sets none.
 	Remedies []string
 
-	device   string // "" where all were asked for
+	device   string // "" for all devices of the kind
 	short    bool
 	snapshot *Snapshot
 }
 
-// Explanation is what helps with a device that was not found.
+// Explanation has the facts that help with a device that was not found.
 type Explanation struct {
 	// Dirs are the directories searched, in rising priority.
 	Dirs []Dir
 	// Mentions are the files that declare the kind.
 	Mentions []string
-	// Failed are refused files, those of the kind first.
+	// Failed are the refused files. Files of the kind come first.
 	Failed []*SpecError
-	// Ignored are files that declare the kind and are not read, because of the end of their names.
+	// Ignored are the files of the kind that are not read, because of the extension of their names.
 	Ignored []IgnoredFile
-	// Conflicts are devices of the kind that several files of one directory declare. They are
-	// given where all devices were asked for and none is usable.
+	// Conflicts are the devices of the kind that several files of one directory declare. It is set for Reason
+	// NoDevices.
 	Conflicts []*ConflictError
-	// Nearest are existing names like the requested one, nearest first, at most three.
+	// Nearest are existing names similar to the requested name, nearest first, at most three.
 	Nearest []string
 }
 
-// notFound returns the error for a name; device is "" where all of the kind were asked for.
+// notFound returns the error for a name; device is "" for all devices of the kind.
 func (s *Snapshot) notFound(name, kind, device string) *NotFoundError {
 	e := &NotFoundError{Name: name, Kind: kind, Reason: NoSpec, device: device, snapshot: s}
 	for _, f := range s.files {
@@ -87,14 +86,14 @@ func (s *Snapshot) notFound(name, kind, device string) *NotFoundError {
 	return e
 }
 
-// Shorten leaves what [NotFoundError.Explain] finds out of the text. A caller that reports
-// many devices uses it: each explanation goes through all files.
+// Shorten omits the facts of [NotFoundError.Explain] from the text. It is for callers that report many devices, because
+// each explanation searches all files.
 func (e *NotFoundError) Shorten() { e.short = true }
 
 // Dirs returns the directories searched, in rising priority.
 func (e *NotFoundError) Dirs() []Dir { return e.snapshot.Dirs() }
 
-// Error names what is missing, where it was searched and what failed there.
+// Error names the device, the directories searched and the refused files.
 func (e *NotFoundError) Error() string {
 	problem, details := e.Parts()
 	return strings.Join(append([]string{"resolve CDI device " + diag.Quote(e.Name) + ": " + problem}, details...), "; ")
@@ -103,8 +102,7 @@ func (e *NotFoundError) Error() string {
 // Unwrap returns errdefs.ErrNotFound.
 func (e *NotFoundError) Unwrap() error { return errdefs.ErrNotFound }
 
-// Explain searches the snapshot for what helps. Its time grows with the number of files and
-// devices.
+// Explain searches the snapshot for facts that help. Its time grows with the number of files and devices.
 func (e *NotFoundError) Explain() Explanation {
 	x := Explanation{Dirs: e.snapshot.Dirs(), Nearest: e.findNearest()}
 	var others []*SpecError
@@ -128,7 +126,7 @@ func (e *NotFoundError) Explain() Explanation {
 	return x
 }
 
-// findNearest returns qualified names of the kind, or kinds, that may have been meant.
+// findNearest returns qualified names of the kind, or of other kinds, that are similar to the requested name.
 func (e *NotFoundError) findNearest() []string {
 	var names []string
 	kinds := map[string]bool{}
@@ -150,8 +148,8 @@ func (e *NotFoundError) findNearest() []string {
 	return near
 }
 
-// Parts returns what is missing, and details that help: what is similar, where it was searched, what
-// failed there, and Remedies.
+// Parts returns the problem, and details that help: similar names, the directories searched, refused files, and
+// Remedies.
 func (e *NotFoundError) Parts() (problem string, details []string) {
 	var x Explanation
 	if !e.short {

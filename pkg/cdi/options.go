@@ -20,12 +20,13 @@ type Options struct {
 	Root string
 	// SpecDirs are absolute host paths in rising priority; nil stands for DefaultSpecDirs.
 	SpecDirs []string
-	// Extensions are the file name extensions that are read, with the dot; nil stands for .json and .yaml, as in upstream.
+	// Extensions are the file name extensions that are read, with the dot; nil stands for .json and .yaml, as in
+	// upstream.
 	Extensions []string
-	// TrustAnyone checks no owner and no mode. It is for tests and for files that are not in use: a user who can write a
-	// spec file can mount any path and run any program as root. By default, a spec file is refused if the group or others
-	// can write it or its directory (the sticky bit does not help), or if either belongs to anyone but root and the
-	// process's own user.
+	// TrustAnyone checks no owner and no mode. It is for tests and for files that are not in use: a user who can
+	// write a spec file can mount any path and run any program as root. By default, a spec file is refused if the
+	// group or others can write it or its directory (the sticky bit does not help), or if either belongs to anyone
+	// but root and the process's own user.
 	TrustAnyone bool
 	// DisableWatch opens no inotify descriptor. Each lookup lists the directories and compares the files by their
 	// identity. It is for a process with one lookup.
@@ -39,7 +40,8 @@ func DefaultSpecDirs() []string { return []string{"/etc/cdi", "/var/run/cdi"} }
 const DirsEnv = "CDI_SPEC_DIRS"
 
 // DirsFromEnv splits the value of [DirsEnv], a list separated by colons in rising priority. It drops empty items and
-// returns nil if none is left. An item that is no absolute path is an errdefs.ErrInvalidArgument that names the variable.
+// returns nil if none is left. An item that is no absolute path is an errdefs.ErrInvalidArgument that names the
+// variable.
 func DirsFromEnv(value string) ([]string, error) {
 	var dirs []string
 	for _, d := range strings.Split(value, ":") {

@@ -41,7 +41,8 @@ func newReader(host hostfs.Root, opts Options) (*reader, error) {
 		opts.Extensions = []string{".json", ".yaml"}
 	}
 	opts.SpecDirs, opts.Extensions = slices.Clone(opts.SpecDirs), slices.Clone(opts.Extensions)
-	r := &reader{host: host, opts: opts, watch: &watch.Queue{}, current: &Snapshot{host: host, extensions: opts.Extensions}}
+	r := &reader{host: host, opts: opts, watch: &watch.Queue{}}
+	r.current = &Snapshot{host: host, extensions: opts.Extensions}
 	r.files = trust.Reader{Host: host, Options: trust.Options{UnmappedOwner: true}, TrustAnyone: opts.TrustAnyone,
 		What: "a spec file", MaxSize: MaxFileSize, TooLarge: "split it: several files can declare devices of one kind"}
 	for i, dir := range opts.SpecDirs {
@@ -55,7 +56,8 @@ func newReader(host hostfs.Root, opts Options) (*reader, error) {
 }
 
 // mayDeclare reports whether a spec file with the given text can declare one of the names. JSON and YAML have a name
-// verbatim, unless the text has escapes, tags (!!binary), or another encoding than UTF-8, in which each letter has a NUL.
+// verbatim, unless the text has escapes, tags (!!binary), or another encoding than UTF-8, in which each letter has a
+// NUL.
 func mayDeclare(text string, names []string) bool {
 	return slices.ContainsFunc(names, func(name string) bool {
 		kind, device, _ := strings.Cut(name, "=")
@@ -63,8 +65,8 @@ func mayDeclare(text string, names []string) bool {
 	}) || strings.Contains(text, `\`) || strings.Contains(text, "!") || strings.Contains(text, "\x00")
 }
 
-// refresh updates current from the disk. It takes events from the queue before it checks directories and reads files, so
-// that it misses nothing that happened before the call; later events stay in the queue for the next call.
+// refresh updates current from the disk. It takes events from the queue before it checks directories and reads files,
+// so that it misses nothing that happened before the call; later events stay in the queue for the next call.
 func (r *reader) refresh() {
 	r.takeEvents()
 	u := &update{current: r.current, dirs: slices.Clone(r.current.dirs)}
@@ -109,7 +111,8 @@ func (r *reader) isSpecName(name string) bool {
 
 // hasChanged reports whether a file may have changed, without reading it.
 func (r *reader) hasChanged(f *specFile) bool {
-	return identify(r.host.Stat(f.hostPath())) != f.id || f.targetDir != "" && identify(r.host.Stat(f.targetDir)) != f.targetID
+	return identify(r.host.Stat(f.hostPath())) != f.id ||
+		f.targetDir != "" && identify(r.host.Stat(f.targetDir)) != f.targetID
 }
 
 // reloadDirectory lists a directory and loads the files that changed in it.
@@ -217,8 +220,8 @@ func (r *reader) loadAll(d *openDir, names []string) []*specFile {
 	return files
 }
 
-// loadFile reads one file. It returns nil if no spec file has that name, or if the file declares no name of SnapshotOf. The
-// second result is the content of a readable file.
+// loadFile reads one file. It returns nil if no spec file has that name, or if the file declares no name of
+// SnapshotOf. The second result is the content of a readable file.
 func (r *reader) loadFile(d *openDir, name string, withRefs bool) (*specFile, parsedSpec) {
 	f := &specFile{dir: d.specDir, name: name}
 	// Take the identity first, so that the next lookup recognises a change during the reading.

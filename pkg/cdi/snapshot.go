@@ -14,8 +14,7 @@ import (
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 
-// Snapshot is an immutable view of the spec files. It may be kept, and used by any number of
-// goroutines.
+// Snapshot is an immutable view of the spec files. It can be kept, and used by any number of goroutines.
 type Snapshot struct {
 	dirs    []Dir         // in rising priority
 	files   []*specFile   // in the order of compareFiles
@@ -38,14 +37,15 @@ type declaration struct {
 	index int
 }
 
-// compareDeclarations orders declarations by qualified name, and those of one name by falling priority.
+// compareDeclarations orders declarations by qualified name, and declarations of one name by falling priority.
 func compareDeclarations(a, b declaration) int {
 	return cmp.Or(strings.Compare(a.name, b.name), compareFiles(b.file, a.file))
 }
 
 // findDeclarations returns the declarations of a qualified name.
 func (s *Snapshot) findDeclarations(name string) []declaration {
-	i, found := slices.BinarySearchFunc(s.devices, name, func(d declaration, name string) int { return strings.Compare(d.name, name) })
+	compare := func(d declaration, name string) int { return strings.Compare(d.name, name) }
+	i, found := slices.BinarySearchFunc(s.devices, name, compare)
 	if !found {
 		return nil
 	}
@@ -73,14 +73,13 @@ func (s *Snapshot) byName() iter.Seq[[]declaration] {
 	}
 }
 
-// isConflict reports whether several files of the highest priority have the declarations of
-// one name.
+// isConflict reports whether several files of the highest priority have the declarations of one name.
 func isConflict(found []declaration) bool {
 	return len(found) > 1 && found[0].file.dir.priority == found[1].file.dir.priority
 }
 
-// Device returns the device with the given qualified name, "vendor.com/class=name". The
-// errors are *NameError, *NotFoundError and *ConflictError.
+// Device returns the device with the given qualified name, "vendor.com/class=name". The errors are *NameError,
+// *NotFoundError and *ConflictError.
 func (s *Snapshot) Device(name string) (*Device, error) {
 	found := s.findDeclarations(name)
 	switch {
@@ -96,8 +95,8 @@ func (s *Snapshot) Device(name string) (*Device, error) {
 	return found[0].device(), nil
 }
 
-// Kind returns every usable device of a kind, in natural order of the names. Where there is
-// none, the error is a *NotFoundError.
+// Kind returns every usable device of a kind, in natural order of the names. Without any, the error is a
+// *NotFoundError.
 func (s *Snapshot) Kind(kind string) ([]*Device, error) {
 	usable, _ := s.devicesOf(kind)
 	if len(usable) == 0 {
@@ -139,19 +138,17 @@ func (s *Snapshot) Devices() []string {
 	return out
 }
 
-// File is what a snapshot knows about one spec file.
+// File describes one spec file of a snapshot.
 type File struct {
-	// Path is the host path, Priority that of its directory.
-	Path     string
-	Priority int
-	// Kind and Devices (unqualified names in the file's order) of a refused file are given
-	// as far as they could be read.
+	Path     string // on the host
+	Priority int    // of the directory
+	// Kind and Devices (unqualified names in the file's order) of a refused file are set as far as they could be read.
 	Kind    string
 	Devices []string
-	// Conflicts are the devices of the file that other files of the same priority declare, too. The file's
-	// other devices are usable.
+	// Conflicts are the devices of the file that other files of the same priority also declare. The file's other
+	// devices are usable.
 	Conflicts []*ConflictError
-	// Err is nil, a *SpecError where the file is refused, or the joined Conflicts.
+	// Err is nil, a *SpecError for a refused file, or the joined Conflicts.
 	Err error
 	// Size is in bytes.
 	Size    int64
@@ -168,8 +165,7 @@ func (s *Snapshot) Files() []File {
 	return out
 }
 
-// conflictsByFile returns the conflicts about devices of each file, those of no consequence
-// (Shadowed) among them.
+// conflictsByFile returns the conflicts about devices of each file, including conflicts that are Shadowed.
 func (s *Snapshot) conflictsByFile() map[*specFile][]*ConflictError {
 	out := map[*specFile][]*ConflictError{}
 	for found := range s.byName() {
@@ -184,7 +180,8 @@ func (s *Snapshot) conflictsByFile() map[*specFile][]*ConflictError {
 }
 
 func (f *specFile) describe(conflicts []*ConflictError) File {
-	out := File{Path: f.hostPath(), Priority: f.dir.priority, Kind: f.kind, Devices: slices.Clone(f.deviceNames()), Conflicts: conflicts, Size: f.size}
+	out := File{Path: f.hostPath(), Priority: f.dir.priority, Kind: f.kind, Devices: slices.Clone(f.deviceNames()),
+		Conflicts: conflicts, Size: f.size}
 	if f.mtime != 0 {
 		out.ModTime = time.Unix(0, f.mtime)
 	}
@@ -198,23 +195,22 @@ func (f *specFile) describe(conflicts []*ConflictError) File {
 	return out
 }
 
-// Dir is what a snapshot knows about one spec directory.
+// Dir describes one spec directory of a snapshot.
 type Dir struct {
 	Path     string
 	Priority int
 	// Missing means that the directory does not exist, which is no error.
 	Missing bool
-	// Watched means that the kernel reports changes. A directory that is not watched is
-	// listed again for each snapshot.
+	// Watched means that the kernel reports changes. A directory that is not watched is listed for each snapshot.
 	Watched bool
-	// Err is why the directory could not be read.
+	// Err is a *DirError if the directory could not be read.
 	Err error
 }
 
 // Dirs returns the spec directories in rising priority.
 func (s *Snapshot) Dirs() []Dir { return slices.Clone(s.dirs) }
 
-// DirError is why a spec directory could not be read. It unwraps to the cause.
+// DirError is a spec directory that could not be read. It unwraps to the cause.
 type DirError struct {
 	Path string
 	Err  error
@@ -228,7 +224,7 @@ func (e *DirError) Error() string {
 // Unwrap returns the cause.
 func (e *DirError) Unwrap() error { return e.Err }
 
-// Stats counts what a snapshot holds.
+// Stats are the numbers of files, devices and directories of a snapshot.
 type Stats struct {
 	Files        int // spec files, refused ones among them
 	FilesInError int // refused files, and files with a device that another file of the directory declares

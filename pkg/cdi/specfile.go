@@ -26,14 +26,14 @@ type specFile struct {
 	kind    string
 	refused []string
 
-	// id is the identity of the file that was read. It is zero, which no file has, if the next lookup must read the file
-	// again.
+	// id is the identity of the file that was read. It is zero, which no file has, if the next lookup must read the
+	// file again.
 	id identity
-	// isLinked means that the file can change without an event of its directory, through the target of a symlink or another
-	// hard link.
+	// isLinked means that the file can change without an event of its directory, through the target of a symlink or
+	// another hard link.
 	isLinked bool
-	// targetDir is the directory of a symlink's target, "" for other files. Its owner and mode decide whether the file is
-	// trusted.
+	// targetDir is the directory of a symlink's target, "" for other files. Its owner and mode decide whether the
+	// file is trusted.
 	targetDir string
 	targetID  identity
 }
@@ -58,8 +58,8 @@ func (f *specFile) equal(o *specFile) bool {
 		reflect.DeepEqual(f.err, o.err) && reflect.DeepEqual(f.spec, o.spec)
 }
 
-// rememberNames keeps the kind and the device names of a refused file for messages. It keeps few names, because the text
-// can be anything.
+// rememberNames keeps the kind and the device names of a refused file for messages. It keeps few names, because the
+// text can be anything.
 func (f *specFile) rememberNames(kind string, names []string) {
 	if checkKind(kind) != nil {
 		return
@@ -81,8 +81,8 @@ func (f *specFile) refuse(faults []*diag.Diagnostic) *specFile {
 	return f
 }
 
-// identity tells one state of a file or directory, or its absence, from another without reading it. A directory has neither
-// size nor time stamps here, because events report the changes inside it.
+// identity tells one state of a file or directory, or its absence, from another without reading it. A directory has
+// neither size nor time stamps here, because events report the changes inside it.
 type identity struct {
 	hostfs.FileID
 	size           int64

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// update collects what differs between the current snapshot and the next one.
+// update collects the differences between the current snapshot and the next one.
 type update struct {
 	current *Snapshot
 	changed bool
@@ -24,7 +24,7 @@ type change[T any] struct {
 	remove bool
 }
 
-// snapshot returns the next snapshot, which is the current one where nothing differs.
+// snapshot returns the next snapshot, or the current one if nothing differs.
 func (u *update) snapshot() *Snapshot {
 	if !u.changed {
 		return u.current
@@ -37,8 +37,8 @@ func (u *update) snapshot() *Snapshot {
 	}
 }
 
-// applyChanges returns a changed copy of a sorted list. It searches for the place of each change:
-// comparing all items of a long list would take longer than copying it.
+// applyChanges returns a changed copy of a sorted list. It searches for the place of each change, because a
+// comparison of all items of a long list would take longer than copying the list.
 func applyChanges[T any](list []T, changes []change[T], compare func(a, b T) int) []T {
 	slices.SortFunc(changes, func(a, b change[T]) int { return compare(a.item, b.item) })
 	out := make([]T, 0, len(list)+len(changes))
@@ -54,7 +54,7 @@ func applyChanges[T any](list []T, changes []change[T], compare func(a, b T) int
 	return append(out, list...)
 }
 
-// setDirectory takes over the state of a directory; err is why it cannot be read.
+// setDirectory records the state of a directory; err is the error of reading it.
 func (u *update) setDirectory(d *specDir, err error) {
 	dir := Dir{Path: d.path, Priority: d.priority, Missing: d.id.errno == unix.ENOENT, Watched: d.watch != noWatch}
 	if err != nil && !dir.Missing {
@@ -65,7 +65,7 @@ func (u *update) setDirectory(d *specDir, err error) {
 	}
 }
 
-// setFile replaces what is known of a file; nil removes it. It is called once for a name.
+// setFile replaces the state of a file; nil removes the file. The caller calls it once for a name.
 func (u *update) setFile(d *specDir, name string, f *specFile) {
 	old := d.files[name]
 	delete(d.files, name)
@@ -84,7 +84,7 @@ func (u *update) setFile(d *specDir, name string, f *specFile) {
 	u.change(f, false)
 }
 
-// change adds or removes a file, which may be nil, and its devices.
+// change adds or removes a file, which can be nil, and its devices.
 func (u *update) change(f *specFile, remove bool) {
 	if f == nil {
 		return

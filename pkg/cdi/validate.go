@@ -23,22 +23,24 @@ func ParseSpec(text []byte) (*specs.Spec, error) {
 	return p.spec, nil
 }
 
-// ValidateOptions change how [ValidateFile] checks a file. The zero value checks owners and modes as a [Cache] does, and
-// nothing that the spec refers to.
+// ValidateOptions change how [ValidateFile] checks a file. The zero value checks owners and modes as a [Cache] does,
+// and nothing that the spec refers to.
 type ValidateOptions struct {
 	Root        string // as in [Options]
 	TrustAnyone bool   // as in [Options]
-	// CheckHost checks whether the device nodes, mount sources, hooks and network interfaces that the spec refers to are
-	// on the host now. They need not be before a container is created. A fault about one is errdefs.ErrFailedPrecondition.
+	// CheckHost checks whether the device nodes, mount sources, hooks and network interfaces that the spec refers to
+	// are on the host now. They need not be before a container is created. A fault about one is
+	// errdefs.ErrFailedPrecondition.
 	CheckHost bool
 }
 
-// ValidateFile checks one spec file as a [Cache] does, and more if opts ask for it. A file with warnings alone is usable.
-// The content of a file that is not trusted is checked too, so that one run reports everything. The error is for a path
-// that is no spec file: nothing exists there, or a directory.
+// ValidateFile checks one spec file as a [Cache] does, and more if opts ask for it. A file with warnings alone is
+// usable. The content of a file that is not trusted is checked too, so that one run reports everything. The error is
+// for a path that is no spec file: nothing exists there, or a directory.
 func ValidateFile(file string, opts ValidateOptions) (FieldErrors, error) {
 	file = path.Clean(file)
-	cache, err := NewCache(Options{Root: opts.Root, SpecDirs: []string{path.Dir(file)}, TrustAnyone: opts.TrustAnyone, DisableWatch: true})
+	dirs := []string{path.Dir(file)}
+	cache, err := NewCache(Options{Root: opts.Root, SpecDirs: dirs, TrustAnyone: opts.TrustAnyone, DisableWatch: true})
 	if err != nil {
 		return nil, err
 	}

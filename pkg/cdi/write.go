@@ -21,7 +21,8 @@ func specFileName(name string) (string, error) {
 	}
 	// The temporary name is longer.
 	if strings.ContainsAny(name, "/\x00") || len(name) > unix.NAME_MAX-32 {
-		return name, fmt.Errorf("the name must be a file name of at most %d bytes: %w", unix.NAME_MAX-32, errdefs.ErrInvalidArgument)
+		return name, fmt.Errorf("the name must be a file name of at most %d bytes: %w",
+			unix.NAME_MAX-32, errdefs.ErrInvalidArgument)
 	}
 	return name, nil
 }

@@ -14,8 +14,8 @@ import (
 // {"runtimeConfig":{"CNIDeviceInfoFile":"/var/run/…"}}.
 const CapabilityKey = "CNIDeviceInfoFile"
 
-// CapabilityPath returns the path in the configuration that a CNI plugin reads from its standard input (§5.1.2); ok is false
-// without the argument. [CNIDir.Name] takes the path.
+// CapabilityPath returns the path in the configuration that a CNI plugin reads from its standard input (§5.1.2); ok
+// is false without the argument. [CNIDir.Name] takes the path.
 func CapabilityPath(stdin []byte) (path string, ok bool, err error) {
 	var c struct {
 		RuntimeConfig map[string]*jsontree.Node `json:"runtimeConfig"`

@@ -14,8 +14,8 @@ import (
 )
 
 // CNIDir is the directory of CNI plugin files (§4.2), which an NPWG implementation maintains. The zero value is
-// [DefaultCNIDir] on the host. File names are those of [CNIFileName], or any that are unique per attachment: not empty, no
-// "/" and no NUL, not starting with ".", at most 255 bytes.
+// [DefaultCNIDir] on the host. File names are those of [CNIFileName], or any that are unique per attachment: not
+// empty, no "/" and no NUL, not starting with ".", at most 255 bytes.
 type CNIDir struct {
 	Root string // directory below which all host paths are; "" is "/"
 	Dir  string // host path; "" is [DefaultCNIDir]
@@ -39,9 +39,9 @@ func (d CNIDir) Path(name string) (string, error) {
 	return f.path(), nil
 }
 
-// Name returns the name of the file at the full path that a CNI plugin receives; see [CapabilityPath] (§5.1.2). The file
-// must be in the directory itself, whose path can contain other symlinks (/run for /var/run). Another directory is
-// errdefs.ErrPermissionDenied.
+// Name returns the name of the file at the full path that a CNI plugin receives; see [CapabilityPath] (§5.1.2). The
+// file must be in the directory itself, whose path can contain other symlinks (/run for /var/run). Another directory
+// is errdefs.ErrPermissionDenied.
 func (d CNIDir) Name(fullPath string) (string, error) {
 	name, err := d.nameOf(fullPath)
 	if err != nil {
@@ -68,9 +68,10 @@ func (d CNIDir) nameOf(fullPath string) (string, error) {
 	return name, nil
 }
 
-// CopyFrom copies the file of the allocated device from the device plugin's directory to name (§4.2.1), byte by byte, and
-// creates the directory if it is missing. The content must satisfy the specification. It returns the content and the host
-// path of the copy. The error is errdefs.ErrNotFound if the device plugin wrote no file, which is optional (§4.1.1).
+// CopyFrom copies the file of the allocated device from the device plugin's directory to name (§4.2.1), byte by byte,
+// and creates the directory if it is missing. The content must satisfy the specification. It returns the content and
+// the host path of the copy. The error is errdefs.ErrNotFound if the device plugin wrote no file, which is optional
+// (§4.1.1).
 func (d CNIDir) CopyFrom(dp DevicePluginDir, resource, deviceID, name string) (*Info, string, error) {
 	to, err := d.locate(name)
 	if err != nil {
@@ -101,7 +102,8 @@ func (d CNIDir) Read(name string) (*Info, error) {
 	return info, err
 }
 
-// Write creates or replaces a file (§5.1.2), and creates the directory if it is missing. Invalid device-info is refused.
+// Write creates or replaces a file (§5.1.2), and creates the directory if it is missing. Invalid device-info is
+// refused.
 func (d CNIDir) Write(name string, info *Info) error {
 	f, err := d.locate(name)
 	if err != nil {
@@ -114,9 +116,9 @@ func (d CNIDir) Write(name string, info *Info) error {
 	return f.replace(data)
 }
 
-// Update reads a file, calls change with the content, and writes the result (§5.1.2). No other writer of this package is
-// active in the directory meanwhile. Without a file, change receives nil. If change returns nil or an error, nothing is
-// written, and Update returns that error.
+// Update reads a file, calls change with the content, and writes the result (§5.1.2). No other writer of this package
+// is active in the directory meanwhile. Without a file, change receives nil. If change returns nil or an error,
+// nothing is written, and Update returns that error.
 //
 // The [Info] holds unknown keys, so they are kept.
 func (d CNIDir) Update(name string, change func(current *Info) (*Info, error)) error {
@@ -170,8 +172,8 @@ func (d CNIDir) RemoveSandbox(sandboxID string) ([]string, error) {
 	return removed, errors.Join(errs...)
 }
 
-// List reads all files, sorted by file; see [DevicePluginDir.List]. Network and IfName are empty, because a name cannot be
-// split without the sandbox ID.
+// List reads all files, sorted by file; see [DevicePluginDir.List]. Network and IfName are empty, because a name
+// cannot be split without the sandbox ID.
 func (d CNIDir) List() ([]Entry, error) {
 	return listFiles(d.Root, d.Dir, DefaultCNIDir, func(string) bool { return true })
 }

@@ -81,7 +81,8 @@ func createDir(host hostfs.Root, dir string) (*directory, error) {
 // errdefs.ErrInvalidArgument.
 func dirError(verb, dir string, err error) error {
 	if errors.Is(err, unix.ENOTDIR) {
-		return fmt.Errorf("%s device-info directory %q: it, or a parent of it, is not a directory: %w", verb, dir, errdefs.ErrInvalidArgument)
+		return fmt.Errorf("%s device-info directory %q: it, or a parent of it, is not a directory: %w",
+			verb, dir, errdefs.ErrInvalidArgument)
 	}
 	return fmt.Errorf("%s device-info directory %q: %w", verb, dir, err)
 }
@@ -101,7 +102,8 @@ func (d *directory) visitNames(limit int, visit func(name string)) error {
 		names, err := d.Readdirnames(1024)
 		for _, name := range names {
 			if seen++; seen > limit {
-				return fmt.Errorf("list device-info directory %q: it holds more than %d names; remove the stale files: %w", d.path, limit, errdefs.ErrResourceExhausted)
+				return fmt.Errorf("list device-info directory %q: it holds more than %d names; remove the stale files: %w",
+					d.path, limit, errdefs.ErrResourceExhausted)
 			}
 			visit(name)
 		}
@@ -179,7 +181,8 @@ func (d *directory) readFile(name string) ([]byte, error) {
 		return nil, fileError("read", file, err)
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return nil, FieldErrors{{File: file, Found: "a " + hostfs.TypeName(st.Mode), Rule: "must be a regular file", Section: inSection("4")}}
+		return nil, FieldErrors{{File: file, Found: "a " + hostfs.TypeName(st.Mode), Rule: "must be a regular file",
+			Section: inSection("4")}}
 	}
 	if st.Size > MaxSize {
 		return nil, tooLarge(file, st.Size, MaxSize)
@@ -232,14 +235,16 @@ func (d *directory) removeFile(name string) error {
 // errdefs.ErrUnavailable.
 func (d *directory) withLock(wait time.Duration, fn func() error) error {
 	file := d.filePath(lockName)
-	fd, err := unix.Openat(d.fd(), lockName, unix.O_RDWR|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0o600)
+	const flags = unix.O_RDWR | unix.O_CREAT | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC
+	fd, err := unix.Openat(d.fd(), lockName, flags, 0o600)
 	if err != nil {
 		return fileError("lock", file, err)
 	}
 	defer unix.Close(fd)
 	switch err := hostfs.LockWithin(fd, wait); {
 	case errors.Is(err, unix.EWOULDBLOCK):
-		return fmt.Errorf("lock device-info file %q: another writer holds the lock for more than %v: %w", file, wait, errdefs.ErrUnavailable)
+		return fmt.Errorf("lock device-info file %q: another writer holds the lock for more than %v: %w",
+			file, wait, errdefs.ErrUnavailable)
 	case err != nil:
 		return fileError("lock", file, err)
 	}

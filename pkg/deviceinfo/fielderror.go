@@ -22,7 +22,7 @@ type FieldError struct {
 	Found        string // the value in the file, quoted and shortened; "" for a missing value
 	Rule         string // the rule that the value violates
 	Section      string // section of the specification that has the rule; "" for other rules
-	Hint         string // remedy; may be ""
+	Hint         string // remedy; can be ""
 	Warning      bool   // the map is valid all the same
 }
 
@@ -34,7 +34,7 @@ func (e *FieldError) Error() string { return e.diagnostic().Error() }
 // Unwrap supports [errors.Is] and [errors.As].
 func (e *FieldError) Unwrap() error { return e.diagnostic() }
 
-// diagnostic returns the fault in the type that all of Jackfield's messages have.
+// diagnostic returns the fault in the type of all messages of Jackfield.
 func (e *FieldError) diagnostic() *diag.Diagnostic {
 	d := &diag.Diagnostic{File: e.File, Line: e.Line, Column: e.Column, Field: e.Field,
 		Found: e.Found, Rule: e.Rule, Section: e.Section, Hint: e.Hint}
@@ -86,5 +86,5 @@ func inSection(number string) string {
 	return "Device Information Specification " + Version + ", §" + number
 }
 
-// excerpt returns source text in the length and characters that a message may hold.
+// excerpt returns source text with the length and the characters that a message can have.
 func excerpt(s string) string { return diag.Excerpt(s, 80) }

@@ -29,7 +29,8 @@ const dpSuffix = "-device.json"
 // errdefs.ErrInvalidArgument.
 func dpFileName(resource, deviceID string) (string, error) {
 	if resource == "" || deviceID == "" {
-		return "", fmt.Errorf("name device-info file of resource %q, device %q: neither may be empty: %w", resource, deviceID, errdefs.ErrInvalidArgument)
+		return "", fmt.Errorf("name device-info file of resource %q, device %q: neither may be empty: %w",
+			resource, deviceID, errdefs.ErrInvalidArgument)
 	}
 	file := strings.ReplaceAll(resource+"-"+deviceID+dpSuffix, "/", "-")
 	if err := name.CheckFile(file); err != nil {
@@ -62,7 +63,8 @@ func CNIFileName(namespace, nad, sandboxID, ifName string) (string, error) {
 	network := strings.ReplaceAll(namespace+"-"+nad, "/", "-")
 	file := network + "-" + sandboxID + "_" + ifName
 	if err := name.CheckFile(file); err != nil {
-		return "", fmt.Errorf("name device-info file of network %q, interface %q, sandbox %q: %w", nad, ifName, sandboxID, err)
+		return "", fmt.Errorf("name device-info file of network %q, interface %q, sandbox %q: %w",
+			nad, ifName, sandboxID, err)
 	}
 	if n, i, ok := name.MatchInfoFile(file, sandboxID); !ok || n != network || i != ifName {
 		return fail("the name could be split in two ways")

@@ -21,8 +21,9 @@ func Marshal(info *Info) ([]byte, error) { return marshalOptions{}.marshal(info)
 
 // marshalOptions make the rules for a written map stricter than those for a map that is read.
 type marshalOptions struct {
-	// requireVDPAPath refuses a vDPA device of the virtio driver without a "path" (§3.1.4.3). sriov-network-device-plugin
-	// omits it there, so readers only warn. For the vhost driver a missing path is always an error.
+	// requireVDPAPath refuses a vDPA device of the virtio driver without a "path" (§3.1.4.3).
+	// sriov-network-device-plugin omits it there, so readers only warn. For the vhost driver a missing path is always
+	// an error.
 	requireVDPAPath bool
 }
 
@@ -88,13 +89,15 @@ func (i *Info) encode() []byte {
 	if p := i.PCI; p != nil {
 		var m objectEncoder
 		m.addRequired("pci-address", p.PCIAddress)
-		m.addOptional("vhost-net", p.VhostNet, "rdma-device", p.RDMADevice, "pf-pci-address", p.PFPCIAddress, "representor-device", p.RepresentorDevice)
+		m.addOptional("vhost-net", p.VhostNet, "rdma-device", p.RDMADevice,
+			"pf-pci-address", p.PFPCIAddress, "representor-device", p.RepresentorDevice)
 		o.addMember("pci", m.closeObject(p.Extra))
 	}
 	if v := i.VDPA; v != nil {
 		var m objectEncoder
 		m.addRequired("parent-device", v.ParentDevice, "driver", string(v.Driver))
-		m.addOptional("path", v.Path, "pci-address", v.PCIAddress, "pf-pci-address", v.PFPCIAddress, "representor-device", v.RepresentorDevice)
+		m.addOptional("path", v.Path, "pci-address", v.PCIAddress,
+			"pf-pci-address", v.PFPCIAddress, "representor-device", v.RepresentorDevice)
 		o.addMember("vdpa", m.closeObject(v.Extra))
 	}
 	if v := i.VhostUser; v != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/jackfield/jackfield/internal/base/diag"
 )
 
-// This file holds the rules for single values. A check returns a hint at what to change,
-// and whether the value is valid.
+// This file holds the rules for single values. A check returns a hint for an invalid value, and whether the value is
+// valid.
 
 // canonicalPCIAddress returns a full address as sysfs writes it, in lower case. The device
 // has five bits, so it is at most 1f, and the function has three.
@@ -22,7 +22,7 @@ func canonicalPCIAddress(s string) (string, bool) {
 	return address, wellFormed && len(s) == len("dddd:bb:dd.f")
 }
 
-// explainPCIAddress returns what is wrong with a nearly valid address.
+// explainPCIAddress returns the fault of a nearly valid address.
 func explainPCIAddress(s string) string {
 	if _, ok := guessPCIAddress(s); ok {
 		return ""

@@ -56,7 +56,8 @@ func (d CNIDir) openForSandbox(sandboxID string) (*directory, error) {
 // openSandboxDir checks the arguments of a lookup and opens the directory.
 func openSandboxDir(host hostfs.Root, cniDir, sandboxID string) (*directory, error) {
 	if !name.IsSandboxID(sandboxID) {
-		return nil, fmt.Errorf("read device-info of sandbox %q: a sandbox ID is not empty and has neither \"/\" nor NUL: %w", sandboxID, errdefs.ErrInvalidArgument)
+		return nil, fmt.Errorf("read device-info of sandbox %q: a sandbox ID is not empty and has neither \"/\" nor NUL: %w",
+			sandboxID, errdefs.ErrInvalidArgument)
 	}
 	dir, err := cleanDir(cniDir, DefaultCNIDir)
 	if err != nil {

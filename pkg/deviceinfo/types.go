@@ -124,7 +124,7 @@ func (p *PCI) RDMADevices() []string {
 type VDPA struct {
 	ParentDevice string     `json:"parent-device"` // name in /sys/bus/vdpa/devices
 	Driver       VDPADriver `json:"driver"`
-	// Path is that of the vhost or virtio device. It is required, but device plugins omit
+	// Path is the path of the vhost or virtio device. It is required, but device plugins omit
 	// it for the virtio driver, which does not use it. Then it is "", with a warning,
 	// except in [DevicePluginDir.Save], which requires it.
 	Path         string `json:"path,omitempty"`

@@ -57,7 +57,7 @@ type DNS struct {
 	Options     []string `json:"options,omitempty"`
 }
 
-// Extension has what the specifications have no key for.
+// Extension has the facts for which the specifications have no key.
 type Extension struct {
 	Resource  string            `json:"resource,omitempty"` // extended resource
 	Claim     *Claim            `json:"claim,omitempty"`
@@ -152,7 +152,8 @@ func (d *Device) validate() error {
 	if err != nil {
 		return fmt.Errorf("device-info: %w", err)
 	}
-	for _, text := range append([]string{d.Name, d.Interface, d.MAC, d.Jackfield.Resource, d.Jackfield.DeviceID, d.Jackfield.CreatedBy,
+	for _, text := range append([]string{d.Name, d.Interface, d.MAC,
+		d.Jackfield.Resource, d.Jackfield.DeviceID, d.Jackfield.CreatedBy,
 		info.Type, d.Socket(), d.PCIAddress()}, d.Jackfield.EAL...) {
 		if strings.ContainsRune(text, 0) {
 			return fmt.Errorf("%q has a NUL character", text)

@@ -14,26 +14,28 @@ type Variable struct{ Name, Value string }
 // SocketPrefix begins the variables of named sockets.
 const SocketPrefix = "JACKFIELD_SOCKET"
 
-// Names returns what the variables of a device are named for: its interface, and the claim and request
-// of a device without a network.
+// Names returns the names in the variables of a device: its interface, and the claim and request of a device without a
+// network.
 func (d *Device) Names() (names []string) {
 	if d.Interface != "" {
 		names = append(names, d.Interface)
 	}
 	// Several devices of a request are numbered: CLAIM/REQUEST/NUMBER.
-	if c := d.Jackfield.Claim; c != nil && c.Request != "" && strings.HasPrefix(d.Name+"/", cmp.Or(c.PodClaim, c.Name)+"/"+c.Request+"/") {
+	c := d.Jackfield.Claim
+	if c != nil && c.Request != "" && strings.HasPrefix(d.Name+"/", cmp.Or(c.PodClaim, c.Name)+"/"+c.Request+"/") {
 		names = append(names, d.Name)
 	}
 	return names
 }
 
-// Variables returns the variables of a named socket, or those of a device for each of the given names.
+// Variables returns the variables of a named socket, or the variables of a device for each of the given names.
 func (d *Device) Variables(names ...string) (variables []Variable) {
 	if socket, ok := strings.CutPrefix(d.Name, "socket:"); ok {
 		return []Variable{{VariableName(SocketPrefix, socket), d.Socket()}}
 	}
 	i, _ := d.decodeInfo()
-	values := []Variable{{"_TYPE", i.Type}, {"_SOCKET", i.socket()}, {"_PCI", i.pciAddress()}, {"_EAL", joinArguments(d.Jackfield.EAL)}}
+	values := []Variable{{"_TYPE", i.Type}, {"_SOCKET", i.socket()}, {"_PCI", i.pciAddress()},
+		{"_EAL", joinArguments(d.Jackfield.EAL)}}
 	for _, name := range names {
 		for _, v := range values {
 			if v.Value != "" {
@@ -56,7 +58,7 @@ func joinArguments(args []string) string {
 // VariablePrefix returns JACKFIELD_NAME, with which the variables of an interface or claim begin.
 func VariablePrefix(name string) string { return VariableName("JACKFIELD", name) }
 
-// VariableName joins a prefix and a name to that of a variable: upper case, and "_" for characters that a
+// VariableName returns the variable's name for a prefix and a name: in upper case, with "_" for characters that a
 // variable's name cannot have.
 func VariableName(prefix, name string) string {
 	return prefix + "_" + strings.Map(func(r rune) rune {

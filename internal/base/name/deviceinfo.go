@@ -13,8 +13,8 @@ import (
 // network is "<namespace>-<nad>", which cannot be split further; ifName is the interface.
 //
 // "-<sandboxID>_" can occur more than once. The first place that leaves a valid interface name counts: the names of
-// Kubernetes objects have no "_", so no earlier place can match. Names that start with ".", such as temporary files, never
-// match. Temporary files of other writers ("…_net1.tmp-1234567") have no valid interface name.
+// Kubernetes objects have no "_", so no earlier place can match. Names that start with ".", such as temporary files,
+// never match. Temporary files of other writers ("…_net1.tmp-1234567") have no valid interface name.
 func MatchInfoFile(file, sandboxID string) (network, ifName string, ok bool) {
 	if !IsSandboxID(sandboxID) || CheckFile(file) != nil {
 		return "", "", false
@@ -33,8 +33,8 @@ func MatchInfoFile(file, sandboxID string) (network, ifName string, ok bool) {
 }
 
 // SplitInfoFile splits the name of a device-info file of Multus, "<namespace>-<nad>-<sandboxID>_<ifName>". It needs a
-// sandbox ID for which IsHexSandboxID is true, because no other ID can be told from the network's name before it. Without
-// such an ID, all parts are "".
+// sandbox ID for which IsHexSandboxID is true, because no other ID can be told from the network's name before it.
+// Without such an ID, all parts are "".
 func SplitInfoFile(file string) (network, sandboxID, ifName string) {
 	for end := len(file); ; {
 		end = strings.LastIndexByte(file[:end], '-')
@@ -61,9 +61,9 @@ func IsSandboxID(id string) bool {
 	return id != "" && len(id) <= 255 && strings.IndexByte(id, '/') < 0 && strings.IndexByte(id, 0) < 0
 }
 
-// CheckFile returns nil for the name of a file that stays in its directory and that readers do not ignore: not empty, no
-// "/" and no NUL, not starting with "." (so neither "." nor ".." nor a temporary file), at most 255 bytes. The error is
-// errdefs.ErrInvalidArgument.
+// CheckFile returns nil for the name of a file that stays in its directory and that readers do not ignore: not empty,
+// no "/" and no NUL, not starting with "." (so neither "." nor ".." nor a temporary file), at most 255 bytes. The
+// error is errdefs.ErrInvalidArgument.
 func CheckFile(name string) error {
 	why := ""
 	switch {

@@ -16,8 +16,7 @@ import (
 type Adder struct {
 	Host    hostfs.Root
 	Builder *edit.Builder
-	// UID and GID of the process own device nodes whose owner the file leaves out; 0 leaves
-	// it to the runtime.
+	// UID and GID of the process own device nodes for which the file sets no owner. With 0, the runtime chooses.
 	UID, GID uint32
 }
 
@@ -46,15 +45,19 @@ func (a *Adder) Add(e *specs.ContainerEdits, origin edit.Origin) error {
 		}
 	}
 	for i, n := range e.NetDevices {
-		if err := b.AddNetDevice(edit.NetDevice{HostName: n.HostInterfaceName, Name: n.Name, Origin: in("netDevices", i)}); err != nil {
+		d := edit.NetDevice{HostName: n.HostInterfaceName, Name: n.Name, Origin: in("netDevices", i)}
+		if err := b.AddNetDevice(d); err != nil {
 			return err
 		}
 	}
 	for i, h := range e.Hooks {
-		b.AddHook(&edit.Hook{Stage: edit.Stage(h.HookName), Path: h.Path, Args: h.Args, Env: h.Env, Timeout: h.Timeout, Origin: in("hooks", i)})
+		b.AddHook(&edit.Hook{Stage: edit.Stage(h.HookName), Path: h.Path, Args: h.Args, Env: h.Env, Timeout: h.Timeout,
+			Origin: in("hooks", i)})
 	}
 	for i, m := range e.Mounts {
-		if err := b.AddMount(&edit.Mount{Destination: m.ContainerPath, Source: m.HostPath, Type: m.Type, Options: m.Options, Origin: in("mounts", i)}); err != nil {
+		added := edit.Mount{Destination: m.ContainerPath, Source: m.HostPath, Type: m.Type, Options: m.Options,
+			Origin: in("mounts", i)}
+		if err := b.AddMount(&added); err != nil {
 			return err
 		}
 	}
@@ -70,15 +73,16 @@ func (a *Adder) Add(e *specs.ContainerEdits, origin edit.Origin) error {
 	return nil
 }
 
-// complete fills in a device node from the host. The runtime creates the node with the numbers of the file, so a node of
-// the host that contradicts them is an error.
+// complete fills in a device node from the host. The runtime creates the node with the numbers of the file, so a node
+// on the host with other numbers is an error.
 func (a *Adder) complete(n *specs.DeviceNode, origin edit.Origin) (*edit.Device, error) {
 	completed := *n
 	if fault := completeNode(a.Host, &completed); fault != nil && !fault.IsWarning() {
 		return nil, inHostPath(fault, completed.HostPath, origin)
 	}
-	d := &edit.Device{Path: n.Path, HostPath: completed.HostPath, Type: completed.Type, Major: completed.Major, Minor: completed.Minor,
-		FileMode: completed.FileMode, UID: n.UID, GID: n.GID, Access: n.Permissions, Origin: origin}
+	d := &edit.Device{Path: n.Path, HostPath: completed.HostPath, Type: completed.Type,
+		Major: completed.Major, Minor: completed.Minor, FileMode: completed.FileMode,
+		UID: n.UID, GID: n.GID, Access: n.Permissions, Origin: origin}
 	if d.UID == nil && a.UID > 0 {
 		d.UID = new(a.UID)
 	}

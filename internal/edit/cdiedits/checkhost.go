@@ -17,12 +17,12 @@ import (
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 
-// CheckHost checks edits of files against the host, as `jackfield validate` checks the files: a mount source or a hook's
-// program that is missing, and a device node that is missing or contradicts its file. Each finding names file and field.
-// An error means that the OCI runtime would not start the container.
+// CheckHost checks edits of files against the host, as `jackfield validate` checks the files: a mount source or a
+// hook's program that is missing, and a device node that is missing or contradicts its file. Each finding names file
+// and field. An error means that the OCI runtime would not start the container.
 //
-// It skips mounts of networks and of Jackfield itself, whose sources are created with the container. Sources must be host
-// paths, without the directory of the root.
+// It skips mounts of networks and of Jackfield itself, whose sources are created with the container. Sources must be
+// host paths, without the directory of the root.
 func CheckHost(host hostfs.Root, set *edit.Set) diag.List {
 	var found diag.List
 	add := func(fault *diag.Diagnostic, hostPath string, origin edit.Origin) {

@@ -2,8 +2,7 @@
 
 // Package cdiedits turns the containerEdits of CDI spec files into edits of a container.
 //
-// Device nodes get what a spec file leaves out from the node on the host: type, numbers and
-// mode (CDI specification, "deviceNodes"). The host is read each time, since a driver that is
-// loaded again gives its nodes other numbers.
+// Device nodes get type, numbers and mode from the node on the host if the spec file omits them (CDI specification,
+// "deviceNodes"). The host is read each time, because the nodes of a reloaded driver have other numbers.
 // [CheckHost] checks edits of files against the host before a container is created.
 package cdiedits

@@ -17,7 +17,7 @@ import (
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 
-// completeNode fills in what a spec leaves out of a device node from the node on the host: type, numbers and mode (CDI,
+// completeNode fills in type, numbers and mode of a device node from the node on the host if the spec omits them (CDI,
 // "deviceNodes"). Validation and injection both call it, so that they agree. It returns nil, a warning, or why a
 // container cannot get the node; the Rule follows the name of the host path.
 //
@@ -59,8 +59,8 @@ func completeNode(host hostfs.Root, n *specs.DeviceNode) *diag.Diagnostic {
 // compareNodes returns how the node of a spec contradicts the host's node.
 func compareNodes(n, onHost *specs.DeviceNode) *diag.Diagnostic {
 	if t := ModeType(n.FileMode); t != "" && t != onHost.Type {
-		return nodeFault(fmt.Sprintf("is a node of type %s on the host, but the file's fileMode has the type bits of %s", onHost.Type, t),
-			"set fileMode to its permission bits")
+		rule := fmt.Sprintf("is a node of type %s on the host, but the file's fileMode has the type bits of %s", onHost.Type, t)
+		return nodeFault(rule, "set fileMode to its permission bits")
 	}
 	sameType := n.Type == "" || n.Type == onHost.Type || n.Type == "u" && onHost.Type == "c"
 	sameNumbers := onHost.Type == "p" || n.Major == 0 || n.Major == onHost.Major && n.Minor == onHost.Minor
@@ -122,8 +122,8 @@ func permissionBits(mode *os.FileMode) *os.FileMode {
 	return new(*mode & PermissionMask)
 }
 
-// ModeType returns the type of device node that the bits of a mode stand for: "" without type bits, and "?" for the type
-// bits of another file.
+// ModeType returns the type of device node that the bits of a mode stand for: "" without type bits, and "?" for the
+// type bits of another file.
 func ModeType(mode *os.FileMode) string {
 	if mode == nil {
 		return ""

@@ -22,21 +22,22 @@ import (
 )
 
 const (
-	// maxIndexNames bounds the file names that an infoIndex keeps in memory, in about 15 MB. A larger directory is listed by
-	// each lookup, which is slower.
+	// maxIndexNames bounds the file names that an infoIndex keeps in memory, in about 15 MB. A larger directory is
+	// listed by each lookup, which is slower.
 	maxIndexNames = 1 << 16
-	// maxIndexedFiles bounds the files of one sandbox that a lookup opens by their names. A pod has a handful of networks.
+	// maxIndexedFiles bounds the files of one sandbox that a lookup opens by their names. A pod has a handful of
+	// networks.
 	maxIndexedFiles = 64
 )
 
-// infoIndex returns the entries of [deviceinfo.CNIDir.ReadSandbox]. For the sandbox IDs of containerd and CRI-O its cost does
-// not depend on the number of files of other sandboxes. Multus does not always remove these files, so a directory can hold
-// thousands.
+// infoIndex returns the entries of [deviceinfo.CNIDir.ReadSandbox]. For the sandbox IDs of containerd and CRI-O its
+// cost does not depend on the number of files of other sandboxes. Multus does not always remove these files, so a
+// directory can hold thousands.
 //
-// An index keeps the file names in memory and watches the directory by inotify. Each lookup drains the events first. The
-// kernel queues an event before the system call that caused it returns, so a lookup sees every file that existed when it
-// began. The directory is listed again after lost events, and when the path leads to another directory. Without inotify, and
-// for other sandbox IDs, each lookup lists the directory.
+// An index keeps the file names in memory and watches the directory by inotify. Each lookup drains the events first.
+// The kernel queues an event before the system call that caused it returns, so a lookup sees every file that existed
+// when it began. The directory is listed again after lost events, and when the path leads to another directory.
+// Without inotify, and for other sandbox IDs, each lookup lists the directory.
 //
 // An index runs no goroutine. It is safe for concurrent use.
 type infoIndex struct {
@@ -55,14 +56,15 @@ type infoIndex struct {
 	reloads int // number of listings, for tests
 }
 
-// newInfoIndex returns an index of a host directory, which is not read yet and need not exist; "" is the directory of the
-// specification. Close closes the descriptor that lookups open.
+// newInfoIndex returns an index of a host directory, which is not read yet and need not exist; "" is the directory of
+// the specification. Close closes the descriptor that lookups open.
 func newInfoIndex(host hostfs.Root, dir string) (*infoIndex, error) {
 	dir = cmp.Or(dir, deviceinfo.DefaultCNIDir)
 	if err := hostfs.CheckPath(dir); err != nil {
 		return nil, fmt.Errorf("device-info directory %q: %w", dir, err)
 	}
-	return &infoIndex{host: host, dir: deviceinfo.CNIDir{Root: host.Dir(), Dir: path.Clean(dir)}, maxNames: maxIndexNames}, nil
+	at := deviceinfo.CNIDir{Root: host.Dir(), Dir: path.Clean(dir)}
+	return &infoIndex{host: host, dir: at, maxNames: maxIndexNames}, nil
 }
 
 // Close closes the inotify descriptor. Later lookups fail. A second call is no error.
@@ -89,7 +91,8 @@ func (ix *infoIndex) lookup(sandboxID string) (entries []deviceinfo.Entry, err e
 			continue // removed meanwhile
 		}
 		network, ifName, _ := name.MatchInfoFile(file, sandboxID)
-		entries = append(entries, deviceinfo.Entry{File: path.Join(ix.dir.Dir, file), Network: network, IfName: ifName, Info: info, Err: err})
+		entries = append(entries, deviceinfo.Entry{File: path.Join(ix.dir.Dir, file),
+			Network: network, IfName: ifName, Info: info, Err: err})
 	}
 	slices.SortFunc(entries, func(a, b deviceinfo.Entry) int {
 		return cmp.Or(cmp.Compare(a.IfName, b.IfName), cmp.Compare(a.File, b.File))
@@ -150,8 +153,8 @@ func (ix *infoIndex) isCurrent(st *unix.Stat_t) bool {
 	return true
 }
 
-// loadNames watches and lists the directory, in this order, so that every change is in the listing, or among the events, or
-// in both, which is harmless. It returns false without a watch, and if the names do not fit into memory.
+// loadNames watches and lists the directory, in this order, so that every change is in the listing, or among the
+// events, or in both, which is harmless. It returns false without a watch, and if the names do not fit into memory.
 func (ix *infoIndex) loadNames() bool {
 	ix.forgetNames()
 	ix.reloads++
