@@ -12,11 +12,11 @@ import (
 )
 
 var (
-	// ErrTimeout is the error for work that did not end in time and goes on. It is an
+	// ErrTimeout is the error for work that exceeded its time and continues. It is an
 	// errdefs.ErrUnavailable.
 	ErrTimeout = errdefs.ErrUnavailable.WithMessage("timed out")
-	// ErrBusy is the error for work that was not begun because every goroutine of the pool
-	// is busy. It is an errdefs.ErrUnavailable.
+	// ErrBusy is the error for work that was not started because every goroutine of the pool is
+	// busy. It is an errdefs.ErrUnavailable.
 	ErrBusy = errdefs.ErrUnavailable.WithMessage("all workers are busy")
 )
 
@@ -27,21 +27,21 @@ func (e *PanicError) Error() string { return fmt.Sprintf("internal error: %v", e
 
 func (e *PanicError) Unwrap() error { return errdefs.ErrInternal }
 
-// Pool bounds the goroutines at work. A nil Pool is unbounded.
+// Pool bounds the number of working goroutines. A nil Pool is unbounded.
 type Pool struct {
 	size int64
 	busy atomic.Int64
-	idle chan func() // goroutines that wait for more work receive from it
+	idle chan func() // idle goroutines receive their next work from it
 }
 
 // NewPool returns a pool of at most size goroutines.
 func NewPool(size int) *Pool { return &Pool{size: int64(size), idle: make(chan func())} }
 
-// Busy returns the number of goroutines at work, including those that hang.
+// Busy returns the number of working goroutines, including hanging ones.
 func (p *Pool) Busy() int { return int(p.busy.Load()) }
 
-// Go runs f in a goroutine and does not wait for it. It returns false, without running f,
-// when every goroutine is busy.
+// Go runs f in a goroutine and does not wait for it. If every goroutine is busy, it returns false
+// without running f.
 func (p *Pool) Go(f func()) bool {
 	if p == nil {
 		go f()
@@ -59,12 +59,12 @@ func (p *Pool) Go(f func()) bool {
 	return true
 }
 
-// idleTime is how long a goroutine waits for more work.
+// idleTime is the time that a goroutine waits for more work.
 const idleTime = 10 * time.Second
 
-// runUntilIdle runs f, and then other work that comes within idleTime. A new goroutine starts with a small
-// stack, and enlarges it several times before it has resolved a container's requests
-// (BenchmarkNRICreateContainer).
+// runUntilIdle runs f, and then further work that arrives within idleTime. A new goroutine starts
+// with a small stack and enlarges it several times while it resolves a container's requests
+// (BenchmarkNRICreateContainer), so reuse pays.
 func (p *Pool) runUntilIdle(f func()) {
 	for {
 		f()
@@ -77,18 +77,17 @@ func (p *Pool) runUntilIdle(f func()) {
 	}
 }
 
-// Run runs f in a goroutine of the pool and returns its result, or [ErrTimeout] after d. On
-// a timeout f goes on by itself. A result that arrives together with the timeout counts.
-// The error is [ErrBusy] where the pool has no goroutine left, and a [*PanicError] where f
-// panics.
+// Run runs f in a goroutine of the pool and returns its result, or [ErrTimeout] after d. After a
+// timeout f continues. A result that arrives together with the timeout counts. The error is
+// [ErrBusy] if the pool has no free goroutine, and a [*PanicError] if f panics.
 func Run[T any](p *Pool, d time.Duration, f func() (T, error)) (T, error) {
 	return RunOrHandOver(p, d, f, func(T, error) {})
 }
 
-// RunOrHandOver is [Run] for a result that must not be lost: either the caller gets it, or,
-// after a timeout, late does, in the goroutine of f.
+// RunOrHandOver is [Run] for a result that must not be lost: either the caller receives it or,
+// after a timeout, late receives it in the goroutine of f.
 func RunOrHandOver[T any](p *Pool, d time.Duration, f func() (T, error), late func(T, error)) (T, error) {
-	var decided atomic.Bool // who gets the result
+	var decided atomic.Bool // set by the side that receives the result
 	done := make(chan result[T], 1)
 	begun := p.Go(func() {
 		r := runRecovered(f)

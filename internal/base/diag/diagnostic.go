@@ -13,7 +13,7 @@ import (
 	"github.com/containerd/errdefs"
 )
 
-// Severity says whether a fault keeps the file, or the part at fault, from being used.
+// Severity decides whether a faulty file or part of a file can be used.
 type Severity string
 
 // An empty severity counts as [SeverityError].
@@ -22,35 +22,34 @@ const (
 	SeverityWarning Severity = "warning"
 )
 
-// Diagnostic is one fault in something that others wrote: a CDI spec file, a device-info
-// file, a configuration.
+// Diagnostic is one fault in a file of another author: a CDI spec file, a device-info file, a
+// configuration.
 type Diagnostic struct {
-	// File is the host path; "" where the caller knows it.
+	// File is the host path; "" if the caller adds it.
 	File string `json:"file"`
 	// Line and Column count from 1, Column in characters. Both are 0 for the whole file.
 	Line   int `json:"line"`
 	Column int `json:"column"`
-	// Field is the path of the field, such as "devices[2].containerEdits"; "" for the
-	// whole file.
+	// Field is the path of the field, such as "devices[2].containerEdits"; "" for the whole file.
 	Field string `json:"key"`
-	// Found is the value as the file has it, quoted and shortened; "" where nothing is.
+	// Found is the value in the file, quoted and shortened; "" for a missing value.
 	Found string `json:"found"`
-	// Rule is what the field must be.
+	// Rule is the rule that the field breaks.
 	Rule string `json:"rule"`
-	// Section is the section of the specification that has the rule, with the
-	// specification's name; "" where the rule comes from elsewhere.
+	// Section is the section of the specification with the rule, including the specification's
+	// name; "" for a rule from elsewhere.
 	Section string `json:"section,omitempty"`
-	// Hint says what to change; it may be "".
+	// Hint is the remedy; it can be "".
 	Hint     string   `json:"hint,omitempty"`
 	Severity Severity `json:"severity"`
 	// Kind is a sentinel of containerd/errdefs; nil counts as ErrInvalidArgument.
 	Kind error `json:"-"`
 }
 
-// IsWarning reports whether what is at fault can be used all the same.
+// IsWarning reports whether the faulty part can be used nevertheless.
 func (d *Diagnostic) IsWarning() bool { return d.Severity == SeverityWarning }
 
-// Error is one line, with what is known of it:
+// Error returns one line with the known parts:
 //
 //	FILE:LINE:COLUMN: warning: FIELD: found FOUND: RULE (SECTION): HINT
 //	FILE:LINE:COLUMN: warning: FIELD: invalid value FOUND: must be … (SECTION): HINT
@@ -72,7 +71,7 @@ func (d *Diagnostic) Error() string {
 	return text
 }
 
-// Message is [Diagnostic.Error] without the place and the severity.
+// Message returns [Diagnostic.Error] without place and severity.
 func (d *Diagnostic) Message() string {
 	text := d.Rule
 	if d.Found != "" {
@@ -90,11 +89,12 @@ func (d *Diagnostic) Message() string {
 	return text
 }
 
-// verdict begins a message about Found: a value that must be another one is invalid. Other texts, such as "an array" and
-// "the end of the text", describe the content.
+// verdict begins a message about Found. A value that breaks a "must be" rule is invalid. Other
+// texts, such as "an array" and "the end of the text", describe the content.
 func (d *Diagnostic) verdict() string {
 	word, _, _ := strings.Cut(d.Found, ",")
-	isValue := strings.ContainsAny(word[:1], "\"'`[{-0123456789") || slices.Contains([]string{"true", "false", "null"}, word)
+	isValue := strings.ContainsAny(word[:1], "\"'`[{-0123456789") ||
+		slices.Contains([]string{"true", "false", "null"}, word)
 	if isValue && strings.HasPrefix(d.Rule, "must be ") {
 		return "invalid value "
 	}
@@ -104,10 +104,10 @@ func (d *Diagnostic) verdict() string {
 // Unwrap returns the sentinel of containerd/errdefs.
 func (d *Diagnostic) Unwrap() error { return cmp.Or[error](d.Kind, errdefs.ErrInvalidArgument) }
 
-// List is the faults of one file, in the order of the file.
+// List holds the faults of one file, in the order of the file.
 type List []*Diagnostic
 
-// Sort sorts the faults by their files and places. Those at one place keep their order.
+// Sort sorts the faults by file and place. Faults at one place keep their order.
 func (l List) Sort() {
 	slices.SortStableFunc(l, func(a, b *Diagnostic) int {
 		return cmp.Or(strings.Compare(a.File, b.File), a.Line-b.Line, a.Column-b.Column)
@@ -132,7 +132,7 @@ func (l List) Unwrap() []error {
 	return errs
 }
 
-// Summary is the first of the faults, and how many more there are.
+// Summary returns the first fault, and the number of further ones.
 func (l List) Summary() string {
 	s := Plain(l[0].Error())
 	if more := len(l) - 1; more > 0 {
@@ -141,8 +141,8 @@ func (l List) Summary() string {
 	return s
 }
 
-// WithFile returns copies of the faults with the name that messages have for their file, and a severity.
-// They are about what the file holds, and so have no Kind.
+// WithFile returns copies of the faults with a file name for messages and a severity. They describe
+// the content of a file, so they have no Kind.
 func (l List) WithFile(file string) List {
 	out := make(List, len(l))
 	for i, d := range l {
@@ -153,7 +153,7 @@ func (l List) WithFile(file string) List {
 	return out
 }
 
-// Unreadable is about a file that cannot be read. It is errdefs.ErrUnavailable.
+// Unreadable returns the fault of a file that cannot be read. It is errdefs.ErrUnavailable.
 func Unreadable(file string, err error) *Diagnostic {
 	text := ErrorText(err)
 	if errno, ok := errors.AsType[syscall.Errno](err); ok {
@@ -163,8 +163,8 @@ func Unreadable(file string, err error) *Diagnostic {
 		Kind: errdefs.ErrUnavailable}
 }
 
-// InFile returns the diagnostics in an error about a file, which messages name, or one that says why the file
-// cannot be read.
+// InFile returns the diagnostics in an error about a file, or a diagnostic with the reason why the
+// file cannot be read.
 func InFile(file string, err error) List {
 	if _, ok := errors.AsType[*Diagnostic](err); !ok {
 		return List{Unreadable(file, err)}
@@ -172,8 +172,8 @@ func InFile(file string, err error) List {
 	return All(file, err).WithFile(file)
 }
 
-// All lists the diagnostics that err consists of: a List, one Diagnostic, or errors joined
-// by errors.Join. An error that is no diagnostic becomes one for the whole of file.
+// All lists the diagnostics in err: a List, one Diagnostic, or errors joined by errors.Join. Any
+// other error becomes a diagnostic for the whole file.
 func All(file string, err error) List {
 	if err == nil {
 		return nil

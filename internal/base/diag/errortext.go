@@ -10,8 +10,8 @@ import (
 	"github.com/containerd/errdefs"
 )
 
-// sentinels are the errors that only classify. Programs test for them with errors.Is; a person reads the
-// text before them.
+// sentinels are errors that only classify. Programs test for them with errors.Is; users need only
+// the text before them.
 var sentinels = []error{
 	errdefs.ErrUnknown, errdefs.ErrInvalidArgument, errdefs.ErrNotFound, errdefs.ErrAlreadyExists,
 	errdefs.ErrPermissionDenied,
@@ -21,15 +21,15 @@ var sentinels = []error{
 	errdefs.ErrUnauthenticated,
 }
 
-// ErrorText is the text of an error for a person: without the sentinels at its end, and at the ends of the
-// errors that it wraps.
+// ErrorText returns the text of an error for a user. It omits the sentinels at its end, and at the
+// ends of the errors that it wraps.
 func ErrorText(err error) string {
 	text := err.Error()
 	wrapped := unwrap(err)
 	for i, w := range slices.Backward(wrapped) {
 		whole := w.Error()
 		if slices.Contains(sentinels, w) {
-			// Another wrapped error, such as EACCES, may have the same text and be the one that is printed.
+			// Another wrapped error, such as EACCES, can have the same text and be the printed one.
 			rest, ok := strings.CutSuffix(text, ": "+whole)
 			same := slices.ContainsFunc(wrapped[:i], func(other error) bool { return other.Error() == whole })
 			if ok && (!same || strings.HasSuffix(rest, whole)) {
@@ -46,7 +46,7 @@ func ErrorText(err error) string {
 	return text
 }
 
-// Sprintf is fmt.Sprintf with the errors among args as ErrorText has them.
+// Sprintf is fmt.Sprintf with ErrorText for the errors among args.
 func Sprintf(format string, args ...any) string {
 	for i, arg := range args {
 		if err, ok := arg.(error); ok {

@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// maxEdits is how many edits a word is at most away from what was probably meant.
+// maxEdits is the largest distance between a word and the candidate that was probably meant.
 const maxEdits = 2
 
-// Nearest is the candidate that word was probably meant to be: the same but for case,
-// or the closest within two edits; "" where none is like it.
+// Nearest returns the candidate that word was probably meant to be: equal except for case, or the
+// closest within two edits. If no candidate is similar, it returns "".
 func Nearest(word string, candidates ...string) string {
 	if near := NearestFew(word, 1, slices.Values(candidates)); len(near) > 0 {
 		return near[0]
@@ -21,7 +21,8 @@ func Nearest(word string, candidates ...string) string {
 	return ""
 }
 
-// Suggest is "; did you mean CANDIDATE?" for the end of a message, or "" where no candidate is like word.
+// Suggest returns "; did you mean CANDIDATE?" for the end of a message, or "" if no candidate is
+// similar to word.
 func Suggest(word string, candidates ...string) string {
 	if near := Nearest(word, candidates...); near != "" {
 		return "; did you mean " + near + "?"
@@ -29,7 +30,8 @@ func Suggest(word string, candidates ...string) string {
 	return ""
 }
 
-// Alternatives lists the existing names, with Suggest, for the end of a message about a name that does not exist.
+// Alternatives lists the existing names, with Suggest, for the end of a message about a name that
+// does not exist.
 func Alternatives(wrong string, names []string) string {
 	if len(names) == 0 {
 		return "; it has none"
@@ -37,8 +39,8 @@ func Alternatives(wrong string, names []string) string {
 	return "; it has " + strings.Join(names, ", ") + Suggest(wrong, names...)
 }
 
-// NearestFew returns up to most candidates that word was probably meant to be, by the rule of
-// [Nearest]: the nearest first, then the shortest, then in the order of the alphabet.
+// NearestFew returns up to most similar candidates by the rule of [Nearest]: the nearest first,
+// then the shortest, then in alphabetical order.
 func NearestFew(word string, most int, candidates iter.Seq[string]) []string {
 	edits := func(c string) int {
 		if strings.EqualFold(word, c) {
@@ -58,8 +60,8 @@ func NearestFew(word string, most int, candidates iter.Seq[string]) []string {
 	return found[:min(len(found), most)]
 }
 
-// distance is the number of single-byte insertions, deletions, replacements and swaps of
-// neighbours between a and b, or most+1 where it is more than most. Its time grows with 4^most.
+// distance returns the number of single-byte insertions, deletions, replacements and swaps of
+// neighbours between a and b, or most+1 if it exceeds most. Its time grows with 4^most.
 func distance(a, b string, most int) int {
 	for len(a) > 0 && len(b) > 0 && a[0] == b[0] {
 		a, b = a[1:], b[1:]

@@ -8,8 +8,9 @@ import (
 	"strings"
 )
 
-// PCIAddress reports which PCI address a text that looks like one means, as DOMAIN:BUS:DEVICE.FUNCTION, and whether it
-// is written so: lspci, for example, leaves out the domain. The address is "" where the text does not look like one.
+// PCIAddress returns the PCI address in a text as DOMAIN:BUS:DEVICE.FUNCTION, and whether the text
+// has this form: lspci, for example, omits the domain. If the text does not resemble an address, it
+// returns "".
 func PCIAddress(text string) (address string, wellFormed bool) {
 	rest, function, ok := strings.Cut(text, ".")
 	parts := strings.Split(rest, ":")
@@ -34,8 +35,8 @@ func PCIAddress(text string) (address string, wellFormed bool) {
 	return address, len(parts[0]) >= 4 && len(parts[1]) == 2 && len(parts[2]) == 2 && len(function) == 1
 }
 
-// MalformedPCIAddress is a hint at the address that a text was probably meant to be, "" for a text that is an address,
-// or does not look like one.
+// MalformedPCIAddress returns a hint at the address that a text was probably meant to be. It is ""
+// for a well-formed address, and for a text that does not resemble one.
 func MalformedPCIAddress(text string) string {
 	address, wellFormed := PCIAddress(text)
 	if address == "" || wellFormed {

@@ -10,14 +10,14 @@ import (
 	"unicode/utf8"
 )
 
-// Plain is s in one line, without what a terminal might act on: control characters,
-// invisible ones, those that reorder text, and what is not UTF-8 are shown as escapes.
+// Plain returns s in one line that is safe for a terminal: control characters, invisible
+// characters, characters that reorder text, and invalid UTF-8 are escaped.
 func Plain(s string) string { return Excerpt(s, math.MaxInt) }
 
-// MaxExcerpt is the limit of [Excerpt] for what another program says.
+// MaxExcerpt is the limit of [Excerpt] for the text of another program.
 const MaxExcerpt = 400
 
-// Excerpt is [Plain] of as much of s as most characters show, with "…" for the rest.
+// Excerpt is [Plain] for the beginning of s, up to most characters, with "…" for the rest.
 func Excerpt(s string, most int) string {
 	var b strings.Builder
 	for n := 0; len(s) > 0; {
@@ -32,7 +32,7 @@ func Excerpt(s string, most int) string {
 	return b.String()
 }
 
-// escapeFirst returns the first character of s as it is shown, and its size in s.
+// escapeFirst returns the first character of s in its printed form, and its size in s.
 func escapeFirst(s string) (string, int) {
 	r, size := utf8.DecodeRuneInString(s)
 	switch {

@@ -9,15 +9,15 @@ import (
 	"unicode/utf8"
 )
 
-// MaxQuoted is the limit of [Quote] in bytes. Messages end in an event of a pod and in a log. The
-// longest path of a UNIX socket fits.
+// MaxQuoted is the limit of [Quote] in bytes. It fits the longest path of a UNIX socket. Messages
+// end up in a pod's events and in logs.
 const MaxQuoted = 128
 
-// Quote is [QuoteUpTo] with the limit that suits most messages.
+// Quote is [QuoteUpTo] with the limit for most messages.
 func Quote(s string) string { return QuoteUpTo(s, MaxQuoted) }
 
-// QuoteUpTo is s quoted, in ASCII. If that, with quotation marks and escapes, has more than most
-// bytes, it is the beginning and how long s is.
+// QuoteUpTo returns s quoted, in ASCII. If that exceeds most bytes, including quotation marks and
+// escapes, it returns the beginning and the length of s.
 func QuoteUpTo(s string, most int) string {
 	cut := min(len(s), most-2)
 	for {
@@ -35,7 +35,7 @@ func QuoteUpTo(s string, most int) string {
 	}
 }
 
-// Count is "1 device" or "2 devices".
+// Count returns "1 device" or "2 devices".
 func Count(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
@@ -43,7 +43,7 @@ func Count(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// YAMLError returns the error of a YAML parser with its line.
+// YAMLError converts an error of a YAML parser to a diagnostic with its line.
 func YAMLError(err error) *Diagnostic {
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
 	d := &Diagnostic{}

@@ -2,8 +2,8 @@
 
 // Package glob matches names and host paths with the patterns of the configuration.
 //
-// Invariant: the time of a match is at most proportional to the product of the lengths of pattern and name,
-// since names come from pods.
+// Invariant: the time of a match is at most proportional to the product of the lengths of pattern
+// and name, because pods choose names.
 package glob
 
 import (
@@ -16,17 +16,17 @@ import (
 // MaxPattern bounds the bytes of a pattern.
 const MaxPattern = 255
 
-// Glob is a compiled pattern. It matches a whole name. In a pattern of names "*" stands for any characters.
-// In a pattern of paths "*" stands for any characters but "/", and "**" for any characters. The zero value
-// matches only the empty string.
+// Glob is a compiled pattern, which matches a whole name. In a pattern of names, "*" stands for any
+// characters. In a pattern of paths, "*" stands for any characters but "/", and "**" for any
+// characters. The zero value matches only the empty string.
 type Glob struct {
 	pattern string
-	// stars is the pattern with "**" for any characters, and "*" for any characters but "/".
+	// stars is the normalised pattern: "**" for any characters, and "*" for any characters but "/".
 	stars string
 }
 
-// CompileName compiles a pattern of names: CDI names, namespaces, networks, resources. The error is the rule that
-// the pattern breaks; it does not name the pattern.
+// CompileName compiles a pattern of names: CDI names, namespaces, networks, resources. The error is
+// the broken rule, without the pattern.
 func CompileName(pattern string) (Glob, error) {
 	if strings.Contains(pattern, "**") {
 		return Glob{}, errors.New("** is for paths; in a name * stands for any characters")
@@ -34,7 +34,7 @@ func CompileName(pattern string) (Glob, error) {
 	return compile(pattern, strings.ReplaceAll(pattern, "*", "**"))
 }
 
-// CompilePath compiles a pattern of absolute, clean host paths. The error is as of CompileName.
+// CompilePath compiles a pattern of absolute, clean host paths. For the error see CompileName.
 func CompilePath(pattern string) (Glob, error) {
 	if !CleanPath(pattern) || pattern == "/" {
 		return Glob{}, errors.New("must be an absolute path without //, /./, /../ and without / at the end")
@@ -53,10 +53,11 @@ func compile(pattern, stars string) (Glob, error) {
 		return Glob{}, fmt.Errorf("a pattern has at most %d bytes", MaxPattern)
 	}
 	for _, c := range []byte(pattern) {
-		// Characters that are special in other programs' patterns are refused, so that no rule means less
-		// than it seems to.
+		// Characters that are special in other programs' patterns are rejected, so that no rule
+		// matches less than its author expects.
 		if c <= ' ' || c == 0x7f || strings.IndexByte(`?[]{}\`, c) >= 0 {
-			return Glob{}, errors.New(`a pattern holds no space, no control character and none of ? [ ] { } \ ; only * and ** are special`)
+			return Glob{}, errors.New(`a pattern holds no space, no control character and none of ? [ ] { } \ ; ` +
+				`only * and ** are special`)
 		}
 	}
 	return Glob{pattern: pattern, stars: stars}, nil
@@ -77,15 +78,15 @@ func (g Glob) Match(s string) bool {
 	return ok && strings.Trim(rest, "*") == ""
 }
 
-// MatchesBelow reports whether the pattern matches some path below dir, a clean absolute path. A pattern that
-// matches only dir itself does not.
+// MatchesBelow reports whether the pattern matches a path below dir, a clean absolute path. A
+// pattern that matches only dir itself does not count.
 func (g Glob) MatchesBelow(dir string) bool {
 	_, ok := g.consume(strings.TrimSuffix(dir, "/") + "/")
 	return ok
 }
 
-// Covers reports whether the pattern matches every path below dir, a clean absolute path, as "DIR/**" does. It
-// may report false for an unusual pattern that does.
+// Covers reports whether the pattern matches every path below dir, a clean absolute path, like
+// "DIR/**". It can return false for an unusual pattern that covers dir as well.
 func (g Glob) Covers(dir string) bool {
 	return strings.HasSuffix(g.stars, "**") && g.Match(strings.TrimSuffix(dir, "/")+"/")
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package linequeue hands lines to a writer that may be slow or block for ever.
+// Package linequeue passes lines to a writer that can be slow or block forever.
 //
-// Invariant: adding a line never waits, and what waits is bounded. A line that does not fit is
+// Invariant: adding a line never blocks, and the queue is bounded. A line that does not fit is
 // dropped and reported.
 package linequeue
 
@@ -16,7 +16,7 @@ import (
 const (
 	maxLines = 4096
 	maxBytes = 4 << 20
-	// flushTimeout is how long Close has the waiting lines written.
+	// flushTimeout bounds the time that Close waits for the queued lines.
 	flushTimeout = time.Second
 )
 
@@ -30,8 +30,8 @@ type Queue struct {
 	quit, done chan struct{}
 }
 
-// New returns a queue that calls write for one line after the other, and dropped for each line
-// that does not fit.
+// New returns a queue that calls write for each line in order, and dropped for each line that does
+// not fit.
 func New(write func(line []byte), dropped func()) *Queue {
 	q := &Queue{write: write, dropped: dropped, lines: make(chan []byte, maxLines), quit: make(chan struct{}),
 		done: make(chan struct{})}
@@ -39,7 +39,7 @@ func New(write func(line []byte), dropped func()) *Queue {
 	return q
 }
 
-// Add takes over the line.
+// Add queues the line. The caller must not reuse its memory.
 func (q *Queue) Add(line []byte) {
 	n := int64(len(line))
 	if q.bytes.Add(n) <= maxBytes {
@@ -86,8 +86,8 @@ func (q *Queue) writeLine(line []byte) {
 	q.write(line)
 }
 
-// Close waits until the waiting lines are written, and ends the queue. A writer that hangs is
-// left to the end of the process. Close is called once.
+// Close waits until the queued lines are written, and ends the queue. A hanging writer ends with
+// the process. Close must be called once.
 func (q *Queue) Close() {
 	close(q.quit)
 	_ = deadline.Within(2*flushTimeout, func() error { <-q.done; return nil })

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package mountopt parses the options of a mount as OCI runtimes do (OCI Runtime Specification,
-// "Mounts"), so that what policy checks is what an applier mounts.
+// Package mountopt parses the options of a mount like OCI runtimes (OCI Runtime Specification,
+// "Mounts"), so that policy checks exactly the mount that is created.
 package mountopt
 
 import (
@@ -14,16 +14,16 @@ import (
 // Options are the parsed options of a mount. The masks are MOUNT_ATTR_* of mount_setattr(2).
 type Options struct {
 	Bind      bool // "bind" or "rbind"
-	Recursive bool // "rbind": with the mounts below the source
+	Recursive bool // "rbind": includes the mounts below the source
 	IDMap     bool // "idmap" or "ridmap"
-	// Set and Clear are attributes of the root of the mount, SetAll and ClearAll those of the root
-	// and of all mounts below it.
+	// Set and Clear are attributes of the mount's root. SetAll and ClearAll also apply to all
+	// mounts below it.
 	Set, Clear, SetAll, ClearAll uint64
-	Propagation                  uint64   // MS_PRIVATE, MS_SLAVE, MS_SHARED, MS_UNBINDABLE; 0 when no option sets it
-	Data                         []string // everything else: options of the file system
+	Propagation                  uint64   // MS_PRIVATE, MS_SLAVE, MS_SHARED, MS_UNBINDABLE; 0 if no option sets it
+	Data                         []string // all other options, for the file system
 }
 
-// Parse parses options. Of two that contradict each other the last one counts.
+// Parse parses options. Of two contradicting options, the last one counts.
 func Parse(list []string) Options {
 	var o Options
 	for _, option := range list {
@@ -57,14 +57,14 @@ func Parse(list []string) Options {
 			}
 		}
 	}
-	// The atime settings are one field: setting one clears the others.
+	// The atime settings are one field, so setting one clears the others.
 	if o.Set&unix.MOUNT_ATTR__ATIME != 0 {
 		o.Clear |= unix.MOUNT_ATTR__ATIME
 	}
 	return o
 }
 
-// attributes has what each option of an attribute sets and clears.
+// attributes maps each option to the attributes that it sets and clears.
 var attributes = map[string]struct{ set, clear uint64 }{
 	"ro":            {unix.MOUNT_ATTR_RDONLY, 0},
 	"rw":            {0, unix.MOUNT_ATTR_RDONLY},
@@ -91,9 +91,9 @@ func IsBind(mountType string, options []string) bool {
 	return mountType == "bind" || Parse(options).Bind
 }
 
-// IsReadOnly reports whether a mount with these options cannot be written: of ro and rw the last
-// one counts. With an option that makes what is mounted writable in another way (rrw), or that is
-// not known, the mount counts as writable.
+// IsReadOnly reports whether a mount with these options cannot be written. Of ro and rw, the last
+// one counts. With an unknown option, or an option that makes the mount writable in another way
+// (rrw), the mount counts as writable.
 func IsReadOnly(options []string) bool {
 	o := Parse(options)
 	if o.IDMap || slices.Contains(options, "rrw") {

@@ -8,12 +8,12 @@ import (
 	"strings"
 )
 
-// portPrefix begins the name of every port. Drivers of switches without labels take it for a part of
-// the mark.
+// portPrefix begins the name of every port. For switches without labels, it is part of Jackfield's
+// mark.
 const portPrefix = "jf"
 
-// Port returns the name of the port on a virtual switch that belongs to a network attachment: CNI's container ID
-// and interface. It has 15 bytes, the longest name of a Linux interface.
+// Port returns the name of a network attachment's port on a virtual switch. It depends on CNI's
+// container ID and the interface. It has 15 bytes, the maximum for a Linux interface.
 func Port(containerID, ifName string) string {
 	sum := sha256.Sum256([]byte(containerID + "/" + ifName))
 	return portPrefix + strings.ToLower(base32.HexEncoding.EncodeToString(sum[:]))[:13]

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package reserved holds the list of directories that belong to the system. On a host, Jackfield keeps neither
-// sockets nor state there; in a container, it mounts nothing there, because a mount would hide the image's own
-// files.
+// Package reserved lists the directories that belong to the system. On a host, Jackfield keeps
+// neither sockets nor state there. In a container, it mounts nothing there, because a mount would
+// hide the image's own files.
 package reserved
 
 import (
@@ -18,8 +18,7 @@ var trees = []string{"/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64"
 var shared = []string{"/", "/home", "/media", "/mnt", "/opt", "/run", "/srv", "/tmp", "/var", "/var/cache", "/var/lib",
 	"/var/log", "/var/run", "/var/tmp"}
 
-// Tree returns the reserved directory that a clean absolute path is, or lies in, with everything below it; ""
-// for a path outside such directories.
+// Tree returns the reserved directory that contains or equals a clean absolute path, or "".
 func Tree(dir string) string {
 	if first := firstDir(dir); slices.Contains(trees, first) {
 		return first
@@ -27,13 +26,13 @@ func Tree(dir string) string {
 	return ""
 }
 
-// firstDir returns the directory of / that a path is, or lies in.
+// firstDir returns the first component of a path, as a directory of /.
 func firstDir(dir string) string {
 	first, _, _ := strings.Cut(strings.TrimPrefix(dir, "/"), "/")
 	return "/" + first
 }
 
-// WithoutVar returns a path with /run for /var/run, which hosts and images have as a symlink to /run.
+// WithoutVar replaces /var/run with /run, to which it is a symlink on hosts and in images.
 func WithoutVar(p string) string {
 	if p == "/var/run" || strings.HasPrefix(p, "/var/run/") {
 		return strings.TrimPrefix(p, "/var")
@@ -41,11 +40,11 @@ func WithoutVar(p string) string {
 	return p
 }
 
-// IsShared reports whether a clean absolute path is a directory in which the whole system keeps directories.
+// IsShared reports whether the whole system keeps directories in a clean absolute path.
 func IsShared(dir string) bool { return slices.Contains(shared, dir) }
 
-// DirInContainer returns the reserved directory that a clean absolute path in a container is, or lies in; "" for
-// a path that is not reserved. An image may have more directories of libraries (/libx32, /libexec).
+// DirInContainer returns the reserved directory that contains or equals a clean absolute path in a
+// container, or "". Images can have further library directories (/libx32, /libexec).
 func DirInContainer(dir string) string {
 	first := firstDir(dir)
 	switch {

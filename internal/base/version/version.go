@@ -2,7 +2,7 @@
 
 // Package version reports which build of Jackfield a binary is.
 //
-// Its invariant: everything it reports is read from the binary itself, never guessed.
+// Its invariant: everything it reports is part of the binary, never guessed.
 package version
 
 import (
@@ -12,16 +12,17 @@ import (
 	"strings"
 )
 
-// The linker sets these (-X) when a release is built, so that they do not depend on how its source was fetched.
+// The linker sets these (-X) in a release build, so that they do not depend on how the source was
+// fetched.
 var release, commit, date string
 
 // Build is the build of a binary.
 type Build struct {
-	// the release or module version without "v", "devel" where the build has neither
+	// Version is the release or module version without "v", or "devel".
 	Version string `json:"version"`
-	Commit  string `json:"commit,omitempty"` // where the build knows it
-	Date    string `json:"date,omitempty"`   // when the commit was made, in RFC 3339
-	// Modified reports that the build has changes that are not in the commit.
+	Commit  string `json:"commit,omitempty"` // if the build has it
+	Date    string `json:"date,omitempty"`   // commit date in RFC 3339
+	// Modified is set if the build has uncommitted changes.
 	Modified  bool   `json:"modified,omitempty"`
 	GoVersion string `json:"goVersion"`
 }
@@ -50,13 +51,13 @@ func Get() Build {
 	return b
 }
 
-// releaseName returns a module version without the "v", like the version of a release; "" for a build that has none.
+// releaseName returns a module version without the "v", like the version of a release, or "".
 func releaseName(moduleVersion string) string {
 	return strings.TrimPrefix(strings.TrimPrefix(moduleVersion, "(devel)"), "v")
 }
 
-// ShortCommit is the beginning of the commit, with "+changes" where the build has changes beyond it; "" where it is
-// unknown.
+// ShortCommit returns the beginning of the commit, with "+changes" for uncommitted changes, or ""
+// if the commit is unknown.
 func (b Build) ShortCommit() string {
 	short := b.Commit[:min(len(b.Commit), 12)]
 	if short != "" && b.Modified {
@@ -65,8 +66,8 @@ func (b Build) ShortCommit() string {
 	return short
 }
 
-// String is the build in one line: VERSION (COMMIT) GOVERSION. A pseudo-version has the commit in it, and "+dirty" for
-// changes. Then (COMMIT) is left out.
+// String returns the build in one line: VERSION (COMMIT) GOVERSION. A pseudo-version contains the
+// commit, and "+dirty" for changes, so (COMMIT) is then omitted.
 func (b Build) String() string {
 	short := b.ShortCommit()
 	isPseudoVersion := len(b.Commit) >= 12 && strings.Contains(b.Version, "-"+b.Commit[:12])
@@ -76,8 +77,8 @@ func (b Build) String() string {
 	return b.Version + " " + b.GoVersion
 }
 
-// String is the build of this binary in one line.
+// String returns this binary's build in one line.
 func String() string { return Get().String() }
 
-// Line is what every program of Jackfield prints as its version: PROGRAM VERSION (COMMIT) GOVERSION.
+// Line returns the output of --version: PROGRAM VERSION (COMMIT) GOVERSION.
 func Line(program string) string { return program + " " + String() }

@@ -10,14 +10,13 @@ import (
 	"github.com/jackfield/jackfield/internal/base/diag"
 )
 
-// Error is a fault in an annotation. It unwraps to
-// errdefs.ErrInvalidArgument. Its text has at most about 100 bytes of any
-// text from the pod, quoted and in ASCII.
+// Error is a fault in an annotation. It unwraps to errdefs.ErrInvalidArgument. Its text contains at
+// most about 100 bytes of each text from the pod, quoted and in ASCII.
 type Error struct {
 	Key      string // of the annotation
 	Position int    // of the item in the list, from 1; 0 if the key or the whole value is wrong
 	Item     string // as found; "" if Position is 0 or the item has no text
-	Rule     string // what the grammar wants
+	Rule     string // the grammar's rule
 }
 
 // Error implements error.
@@ -28,7 +27,8 @@ func (e *Error) Error() string {
 	if e.Item == "" {
 		return fmt.Sprintf("parse annotation %s: item %d: %s", diag.Quote(e.Key), e.Position, e.Rule)
 	}
-	return fmt.Sprintf("parse annotation %s: item %d, %s: %s", diag.Quote(e.Key), e.Position, diag.Quote(e.Item), e.Rule)
+	return fmt.Sprintf("parse annotation %s: item %d, %s: %s", diag.Quote(e.Key), e.Position, diag.Quote(e.Item),
+		e.Rule)
 }
 
 // Unwrap returns errdefs.ErrInvalidArgument.

@@ -13,8 +13,8 @@ import (
 	"github.com/jackfield/jackfield/internal/base/diag"
 )
 
-// injectorDomains are the domains of the annotations of NRI's sample plugin device-injector: the
-// present one, and the former one.
+// injectorDomains are the annotation domains of NRI's sample plugin device-injector, the current
+// one and the former one.
 var injectorDomains = [...]string{"noderesource.dev", "nri.io"}
 
 const (
@@ -23,7 +23,7 @@ const (
 	injectorCDI     = "cdi-devices."
 )
 
-// Injector is what device-injector's annotations request for one container.
+// Injector holds the requests of device-injector's annotations for one container.
 type Injector struct {
 	Nodes  []InjectorNode
 	Mounts []InjectorMount
@@ -31,8 +31,8 @@ type Injector struct {
 	Devices []Device
 }
 
-// InjectorNode is a device node. Type and numbers are the pod author's: the caller compares them
-// with the host's and never uses them.
+// InjectorNode is a device node. The pod's author chose type and numbers, so the caller only
+// compares them with the host's.
 type InjectorNode struct {
 	Request
 	Path         string
@@ -49,8 +49,8 @@ type InjectorMount struct {
 	Options                   []string
 }
 
-// HasInjector reports whether any annotation is one of device-injector. It allocates
-// nothing.
+// HasInjector reports whether any annotation belongs to device-injector. It does not allocate,
+// because it runs for every container.
 func HasInjector(annotations map[string]string) bool {
 	for key := range annotations {
 		if isInjectorKey(key) {
@@ -71,10 +71,9 @@ func isInjectorKey(key string) bool {
 	return false
 }
 
-// ParseInjector returns what device-injector's annotations request for the container.
-// Only the most specific form of an annotation applies, as in [Parse]. Unlike
-// device-injector, it refuses an unknown key, a key twice, a missing
-// key and a value of another type. Any error is an *Error.
+// ParseInjector returns the requests of device-injector's annotations for the container. Only the
+// most specific form of an annotation applies, like in [Parse]. Unlike device-injector, it rejects
+// unknown, duplicate and missing keys, and values of a wrong type. Every error is an *Error.
 func ParseInjector(annotations map[string]string, container string) (Injector, error) {
 	var in Injector
 	for _, kind := range []string{injectorDevices, injectorMounts, injectorCDI} {
@@ -89,8 +88,9 @@ func ParseInjector(annotations map[string]string, container string) (Injector, e
 	return in, nil
 }
 
-// findInjector returns the annotation of one kind that applies to the container. As in device-injector, the most specific
-// form counts, whatever its domain; of two equally specific ones, the one with the present domain.
+// findInjector returns the annotation of one kind that applies to the container. Like in
+// device-injector, the most specific form counts, regardless of its domain. Of two equally specific
+// forms, the current domain counts.
 func findInjector(annotations map[string]string, kind, container string) (key, value string, ok bool) {
 	for _, scope := range scopes(container) {
 		for _, domain := range injectorDomains {
@@ -130,7 +130,8 @@ func (in *Injector) addCDI(key, value string) error {
 func (in *Injector) addNode(r Request, node *yaml.Node) error {
 	n := InjectorNode{Request: r}
 	if err := n.readObject(node, 4, []field{
-		{"path", &n.Path}, {"type", &n.Type}, {"major", &n.Major}, {"minor", &n.Minor}, {"file_mode", &n.FileMode}, {"uid", &n.UID}, {"gid", &n.GID},
+		{"path", &n.Path}, {"type", &n.Type}, {"major", &n.Major}, {"minor", &n.Minor}, {"file_mode", &n.FileMode},
+		{"uid", &n.UID}, {"gid", &n.GID},
 	}); err != nil {
 		return err
 	}
@@ -141,8 +142,10 @@ func (in *Injector) addNode(r Request, node *yaml.Node) error {
 		return n.newError("major, minor: must be the numbers of a device")
 	}
 	if n.FileMode != nil {
-		// Authors copy the mode from stat(2), with the bits of the file type. OCI runtimes drop these bits.
-		if typeBits := *n.FileMode & unix.S_IFMT; typeBits == map[string]uint32{"b": unix.S_IFBLK, "c": unix.S_IFCHR}[n.Type] {
+		// Authors copy the mode from stat(2), including the file type bits, which OCI runtimes
+		// drop.
+		if typeBits := *n.FileMode & unix.S_IFMT; typeBits == map[string]uint32{"b": unix.S_IFBLK,
+			"c": unix.S_IFCHR}[n.Type] {
 			n.FileMode = new(*n.FileMode &^ unix.S_IFMT)
 		}
 		if *n.FileMode&^0o777 != 0 {
@@ -186,14 +189,14 @@ func parseObjects(key, value string, read func(Request, *yaml.Node) error) error
 	return nil
 }
 
-// field is a key of an object, and a pointer to what its value is read into.
+// field is a key of an object, with a pointer to the destination of its value.
 type field struct {
 	name string
 	into any
 }
 
-// readObject decodes an object, which must have the first few of the fields. The value of the first
-// field names the object in messages.
+// readObject decodes an object, of which the first fields are required. Messages identify the
+// object by the value of the first field.
 func (r *Request) readObject(object *yaml.Node, required int, fields []field) error {
 	keys := make([]string, len(fields))
 	for i, f := range fields {

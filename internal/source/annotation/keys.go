@@ -20,14 +20,14 @@ const (
 	CDIPrefix = "cdi.k8s.io/"
 )
 
-// The scopes that a key may have after a slash, as in NRI's own plugins.
+// The scopes that can follow the slash in a key, like in NRI's own plugins.
 const (
 	scopePod       = "pod"
 	scopeContainer = "container."
 )
 
-// HasAny reports whether any annotation concerns Jackfield, including a mistyped one.
-// It runs for every container of the node and allocates nothing.
+// HasAny reports whether any annotation concerns Jackfield, including a mistyped one. It runs for
+// every container of the node and does not allocate.
 func HasAny(annotations map[string]string) bool {
 	for key := range annotations {
 		if strings.HasPrefix(key, CDIPrefix) || inDomain(key) {
@@ -37,16 +37,16 @@ func HasAny(annotations map[string]string) bool {
 	return false
 }
 
-// inDomain reports whether the key belongs to Jackfield's domain, in any case of letters:
-// Kubernetes accepts Devices.Jackfield.dev, which is a mistake.
+// inDomain reports whether the key is in Jackfield's domain, ignoring case. Kubernetes accepts
+// Devices.Jackfield.dev, which is a mistake.
 func inDomain(key string) bool {
 	base, _, _ := strings.Cut(key, "/")
 	at := len(base) - len(Domain)
 	return at >= 0 && strings.EqualFold(base[at:], Domain) && (at == 0 || base[at-1] == '.')
 }
 
-// findEffective returns the annotation that applies to the container, with its
-// full key: the container's own before the pod's.
+// findEffective returns the annotation that applies to the container, with its full key. The
+// container's own form comes before the pod's.
 func findEffective(annotations map[string]string, key, container string) (found, value string, ok bool) {
 	for _, scope := range scopes(container) {
 		if value, ok = annotations[key+scope]; ok {
@@ -56,7 +56,7 @@ func findEffective(annotations map[string]string, key, container string) (found,
 	return key, "", false
 }
 
-// scopes returns the endings of a key that apply to a container, the most specific one first.
+// scopes returns the suffixes of a key that apply to a container, the most specific first.
 func scopes(container string) []string {
 	all := []string{"/" + scopeContainer + container, "/" + scopePod, ""}
 	if container == "" {
@@ -93,12 +93,12 @@ func isKnownKey(key string) bool {
 	return !scoped || scope == scopePod || strings.HasPrefix(scope, scopeContainer) && scope != scopeContainer
 }
 
-// IsContainerScoped reports whether the key is one of Jackfield's that applies to one container.
+// IsContainerScoped reports whether the key belongs to Jackfield and applies to one container.
 func IsContainerScoped(key string) bool {
 	return isKnownKey(key) && ContainerOf(key) != ""
 }
 
-// nearestKey returns the known key for which the given one is probably a mistake, or "".
+// nearestKey returns the known key that was probably meant, or "".
 func nearestKey(key string) string {
 	base, scope, scoped := strings.Cut(strings.ToLower(key), "/")
 	if base == Domain {
@@ -121,9 +121,9 @@ func nearestKey(key string) string {
 	return ""
 }
 
-// MisspeltKey returns the key of Jackfield's for which a key of another domain, such as
-// devices.jackfeild.dev, is probably a mistake, or "". A wrong key of Jackfield's own domain
-// is an error of [Parse].
+// MisspeltKey returns the Jackfield key that a key of another domain, such as
+// devices.jackfeild.dev, was probably meant to be, or "". A wrong key in Jackfield's own domain is
+// an error of [Parse].
 func MisspeltKey(key string) string {
 	if inDomain(key) {
 		return ""
@@ -135,8 +135,8 @@ func MisspeltKey(key string) string {
 	return diag.Nearest(base, DevicesKey, NetworksKey, Domain)
 }
 
-// ContainerOf returns the container that a key of Jackfield's or of
-// device-injector's applies to; "" if it applies to all containers of the pod.
+// ContainerOf returns the container of a Jackfield or device-injector key; "" if it applies to all
+// containers of the pod.
 func ContainerOf(key string) string {
 	_, scope, _ := strings.Cut(key, "/")
 	name, ok := strings.CutPrefix(scope, scopeContainer)

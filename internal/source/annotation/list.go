@@ -33,10 +33,12 @@ type item struct {
 	field string
 }
 
-// checkValue checks the limits of every value, and returns it trimmed.
+// checkValue checks the limits of every value, and returns the trimmed value.
 func checkValue(key, value string) (string, error) {
 	if len(value) > MaxValueBytes {
-		return "", &Error{Key: key, Rule: fmt.Sprintf("the value has %d bytes; at most %d are read: remove comments and repeated items, or request all devices of a kind as vendor.com/class=all", len(value), MaxValueBytes)}
+		return "", &Error{Key: key, Rule: fmt.Sprintf("the value has %d bytes; at most %d are read: remove "+
+			"comments and repeated items, or request all devices of a kind as "+
+			"vendor.com/class=all", len(value), MaxValueBytes)}
 	}
 	if !utf8.ValidString(value) {
 		return "", &Error{Key: key, Rule: "the value is not UTF-8"}
@@ -44,9 +46,9 @@ func checkValue(key, value string) (string, error) {
 	return strings.Trim(value, asciiSpace), nil
 }
 
-// splitItems splits a checked value into items. A value that begins with one of YAML's
-// special characters, as no name does, is YAML, which includes JSON. Any other
-// value is a comma list. An object has one of the given fields.
+// splitItems splits a checked value into items. A value that begins with one of YAML's special
+// characters, which no name does, is YAML or JSON. Any other value is a comma-separated list. An
+// object has one of the given fields.
 func splitItems(key, value string, fields ...string) ([]item, error) {
 	if !strings.ContainsRune("[{-#\"'&*!%?|>", rune(value[0])) {
 		return splitCommas(key, value)
@@ -78,7 +80,8 @@ func splitCommas(key, value string) ([]item, error) {
 		case text == "":
 			return nil, it.newError("an item is empty; remove the extra comma")
 		case strings.ContainsAny(text, asciiSpace):
-			return nil, it.newError("an item has no space; put a comma between items, or write a list in brackets or with dashes")
+			return nil, it.newError("an item has no space; put a comma between items, or write a list in brackets " +
+				"or with dashes")
 		}
 		items = append(items, it)
 	}
@@ -86,13 +89,14 @@ func splitCommas(key, value string) ([]item, error) {
 }
 
 func tooManyItems(key string, n int) error {
-	return &Error{Key: key, Rule: fmt.Sprintf("the list has %d items; at most %d are read: request all devices of a kind as vendor.com/class=all, or declare one device with the edits of several", n, MaxItems)}
+	return &Error{Key: key, Rule: fmt.Sprintf("the list has %d items; at most %d are read: request all devices of "+
+		"a kind as vendor.com/class=all, or declare one device with the edits of several", n, MaxItems)}
 }
 
-// parseList reads the value as one YAML document that is a list, and returns its items.
+// parseList parses the value as one YAML document with a list, and returns its items.
 func parseList(key, value string) ([]*yaml.Node, error) {
 	data := []byte(value)
-	// YAML does not allow tabs for indentation, JSON does.
+	// JSON allows tabs for indentation, YAML does not.
 	if json.Valid(data) {
 		var compact bytes.Buffer
 		if err := json.Compact(&compact, data); err == nil {
@@ -104,7 +108,8 @@ func parseList(key, value string) ([]*yaml.Node, error) {
 	if err := decoder.Decode(&document); errors.Is(err, io.EOF) {
 		return nil, &Error{Key: key, Rule: "the value has only a comment, no list"}
 	} else if err != nil {
-		return nil, &Error{Key: key, Rule: diag.Quote(value) + " is not a comma list, and not YAML or JSON: " + diag.Quote(strings.TrimPrefix(err.Error(), "yaml: "))}
+		return nil, &Error{Key: key, Rule: diag.Quote(value) + " is not a comma list, and not YAML or JSON: " +
+			diag.Quote(strings.TrimPrefix(err.Error(), "yaml: "))}
 	}
 	if err := decoder.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
 		return nil, &Error{Key: key, Rule: "more than one YAML document"}
@@ -114,7 +119,8 @@ func parseList(key, value string) ([]*yaml.Node, error) {
 	case list.Kind == yaml.MappingNode:
 		return nil, &Error{Key: key, Rule: diag.Quote(value) + " is an object: must be a list: [{...}]"}
 	case list.Kind != yaml.SequenceNode:
-		return nil, &Error{Key: key, Rule: diag.Quote(value) + " is not a list; write names with commas between them, without quotes, or a list in YAML or JSON"}
+		return nil, &Error{Key: key, Rule: diag.Quote(value) +
+			" is not a list; write names with commas between them, without quotes, or a list in YAML or JSON"}
 	case isMarked(list):
 		return nil, &Error{Key: key, Rule: ruleNoAnchors}
 	case len(list.Content) > MaxItems:
@@ -128,8 +134,8 @@ const ruleNoAnchors = "YAML anchors, aliases and tags are not supported"
 // isMarked reports whether a node has an anchor or a tag.
 func isMarked(node *yaml.Node) bool { return node.Anchor != "" || node.Style&yaml.TaggedStyle != 0 }
 
-// readItem reads one entry of a YAML list: a string, or an object with one of
-// the given fields and optionally "optional".
+// readItem reads one entry of a YAML list: a string, or an object with one of the given fields and
+// optionally "optional".
 func readItem(key string, position int, node *yaml.Node, fields []string) (item, error) {
 	it := item{Request: Request{Key: key, Position: position, Item: node.Value}}
 	if node.Kind == yaml.ScalarNode {
@@ -138,20 +144,21 @@ func readItem(key string, position int, node *yaml.Node, fields []string) (item,
 	if node.Kind != yaml.MappingNode || isMarked(node) {
 		return it, it.newError("not a string and not an object with " + joinOr(fields))
 	}
-	_, err := it.readMembers(node, slices.Concat(fields, []string{fieldOptional}), func(key string, value *yaml.Node) error {
-		switch {
-		case key == fieldOptional && (value.Kind != yaml.ScalarNode || value.Tag != "!!bool" || isMarked(value)):
-			it.Item = value.Value
-			return it.newError(`"optional" is true or false`)
-		case key == fieldOptional:
-			it.Optional = strings.EqualFold(value.Value, "true")
-			return nil
-		case it.field != "":
-			return it.newError("an object has one of " + joinOr(fields) + ", not both")
-		}
-		it.field, it.Item = key, value.Value
-		return it.checkText(value)
-	})
+	_, err := it.readMembers(node, slices.Concat(fields, []string{fieldOptional}),
+		func(key string, value *yaml.Node) error {
+			switch {
+			case key == fieldOptional && (value.Kind != yaml.ScalarNode || value.Tag != "!!bool" || isMarked(value)):
+				it.Item = value.Value
+				return it.newError(`"optional" is true or false`)
+			case key == fieldOptional:
+				it.Optional = strings.EqualFold(value.Value, "true")
+				return nil
+			case it.field != "":
+				return it.newError("an object has one of " + joinOr(fields) + ", not both")
+			}
+			it.field, it.Item = key, value.Value
+			return it.checkText(value)
+		})
 	if err == nil && it.field == "" {
 		err = it.newError("an object needs " + joinOr(fields))
 	}
@@ -160,7 +167,8 @@ func readItem(key string, position int, node *yaml.Node, fields []string) (item,
 
 // readMembers calls read for each member of an object, and returns the keys that it has. It refuses
 // other keys than the given ones, and a key that occurs twice.
-func (r *Request) readMembers(object *yaml.Node, keys []string, read func(key string, value *yaml.Node) error) (map[string]bool, error) {
+func (r *Request) readMembers(object *yaml.Node, keys []string,
+	read func(key string, value *yaml.Node) error) (map[string]bool, error) {
 	seen := make(map[string]bool, len(keys))
 	for i := 0; i+1 < len(object.Content); i += 2 {
 		key, value := object.Content[i], object.Content[i+1]
@@ -168,7 +176,8 @@ func (r *Request) readMembers(object *yaml.Node, keys []string, read func(key st
 		case key.Kind != yaml.ScalarNode || key.Anchor != "":
 			return nil, r.newError("an object's key is not a string")
 		case !slices.Contains(keys, key.Value):
-			return nil, r.newError("unknown key " + diag.Quote(key.Value) + "; the keys are " + strings.Join(keys, ", "))
+			return nil, r.newError("unknown key " + diag.Quote(key.Value) + "; the keys are " + strings.Join(keys,
+				", "))
 		case seen[key.Value]:
 			return nil, r.newError("key " + diag.Quote(key.Value) + " occurs twice")
 		}
@@ -180,9 +189,8 @@ func (r *Request) readMembers(object *yaml.Node, keys []string, read func(key st
 	return seen, nil
 }
 
-// checkText checks that a node is the text of an item.
-// The text is taken as written, whatever type YAML would see in it: a network
-// may be called 1e3.
+// checkText checks the text node of an item. The text is used as written, regardless of YAML's type
+// for it, because a network can be called 1e3.
 func (r *Request) checkText(node *yaml.Node) error {
 	switch {
 	case node.Kind != yaml.ScalarNode:
@@ -199,7 +207,7 @@ func joinOr(fields []string) string {
 	return `"` + strings.Join(fields, `" or "`) + `"`
 }
 
-// newError returns the error that the item breaks the rule.
+// newError returns the error for an item that breaks the rule.
 func (r Request) newError(rule string) error {
 	return &Error{Key: r.Key, Position: r.Position, Item: r.Item, Rule: rule}
 }

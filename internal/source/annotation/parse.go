@@ -2,12 +2,11 @@
 
 package annotation
 
-// Parse returns what the pod's annotations request for a container. Only the most specific form
+// Parse returns the requests in the pod's annotations for a container. Only the most specific form
 // of an annotation applies: KEY/container.NAME before KEY/pod before KEY. Forms for other
-// containers are not parsed. The annotations of
-// cdi.k8s.io apply to every container.
+// containers are not parsed. Annotations of cdi.k8s.io apply to every container.
 //
-// Any error is an *Error and unwraps to errdefs.ErrInvalidArgument. Then there are no requests.
+// Every error is an *Error and unwraps to errdefs.ErrInvalidArgument. There are no requests then.
 func Parse(annotations map[string]string, container string) (Requests, error) {
 	if err := checkKeys(annotations); err != nil {
 		return Requests{}, err

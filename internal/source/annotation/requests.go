@@ -11,34 +11,33 @@ import (
 // Limits of one annotation. Kubernetes limits all annotations of
 // an object together to 256 KiB; the other adapters have no limit.
 const (
-	// MaxValueBytes is the largest annotation value that is read, in bytes.
+	// MaxValueBytes bounds an annotation value, in bytes.
 	MaxValueBytes = 64 << 10
-	// MaxItems is the largest number of items in one annotation, and of
-	// device requests in all annotations that apply to one container.
+	// MaxItems bounds the items in one annotation, and the device requests in all annotations that
+	// apply to one container.
 	MaxItems = 1024
 )
 
-// Requests is what one container requests. The zero value requests nothing
-// beyond the default, the pod's networks that are found on the node.
+// Requests are the requests of one container. The zero value requests only the default: the pod's
+// networks that are found on the node.
 type Requests struct {
-	// Devices are the device requests, in the order written: those of
-	// devices.jackfield.dev first, then those of cdi.k8s.io/* by sorted key.
+	// Devices are the device requests in their written order: devices.jackfield.dev first, then
+	// cdi.k8s.io/* by sorted key.
 	Devices []Device
-	// Networks selects the pod's network attachments whose sockets the container
-	// gets.
+	// Networks selects the pod's network attachments whose sockets the container receives.
 	Networks Networks
 }
 
-// Request is the common part of all requests: where it is written, and whether it is optional.
+// Request is the common part of all requests: its place, and whether it is optional.
 type Request struct {
 	// Key is the annotation's full key on the pod.
 	Key string
-	// Item is the item's text as written; for an object item, the text of
-	// its device, network or interface field.
+	// Item is the item's text as written; for an object, the text of its device, network or
+	// interface field.
 	Item string
 	// Position is the item's place in the annotation's list, from 1.
 	Position int
-	// Optional has the request skipped and logged if it cannot be delivered.
+	// Optional requests are skipped and logged if they cannot be delivered.
 	Optional bool
 }
 
@@ -48,14 +47,12 @@ type DeviceKind uint8
 const (
 	// CDI is a fully qualified CDI device name, vendor.com/class=name.
 	CDI DeviceKind = iota + 1
-	// Alias is a name whose vendor and class are in the node's configuration,
-	// alias=name.
+	// Alias is a name whose vendor and class are in the node's configuration, alias=name.
 	Alias
 	// Resource is an extended resource that the kubelet allocated to the
 	// container, resource:NAME[/ID].
 	Resource
-	// NamedSocket is a socket of the host that the node's configuration names,
-	// socket:NAME.
+	// NamedSocket is a named socket of the node's configuration, socket:NAME.
 	NamedSocket
 )
 
@@ -65,22 +62,22 @@ type Device struct {
 	Kind DeviceKind
 
 	// Name is the CDI name, alias=name, the extended resource's name with its domain, or the
-	// socket's name. The device name "all" of CDI requests every device of the class.
+	// socket's name. CDI's device name "all" requests every device of the class.
 	Name string
 	// ID is one device of a resource; empty for every allocated device.
 	ID string
 }
 
-// NetworkMode is how a container's networks are selected.
+// NetworkMode is the selection method for a container's networks.
 type NetworkMode uint8
 
 const (
-	// NetworksAuto selects every attachment of the pod that the node's policy
-	// grants. It is the default.
+	// NetworksAuto selects every attachment of the pod that the node's policy grants. It is the
+	// default.
 	NetworksAuto NetworkMode = iota
 	// NetworksNone selects none.
 	NetworksNone
-	// NetworksListed selects those of Networks.Items.
+	// NetworksListed selects the networks in Networks.Items.
 	NetworksListed
 )
 
@@ -89,14 +86,14 @@ type Networks struct {
 	Mode NetworkMode
 	// Key is the annotation; empty without one.
 	Key string
-	// Items are the networks, in the order written. They are set for
-	// NetworksListed only, and then not empty.
+	// Items are the networks in their written order. They are set, and not empty, only for
+	// NetworksListed.
 	Items []Network
 }
 
-// Network selects attachments of the pod. An item that is a bare word may
-// be the name of a network in the pod's own namespace or the name of an
-// interface: then both Name and Interface are set, and either selects.
+// Network selects attachments of the pod. A bare word can be the name of a network in the pod's own
+// namespace, or the name of an interface. Both Name and Interface are then set, and either one
+// selects.
 type Network struct {
 	Request
 	// Namespace of the network; empty means the pod's own.
@@ -107,10 +104,9 @@ type Network struct {
 	Interface string
 }
 
-// Selects reports whether n selects the attachment of the given network and
-// interface in a pod of the given namespace. The network is "namespace/name".
-// Without a slash, it is "namespace-name", as Multus writes it in file names,
-// or a network that has no namespace.
+// Selects reports whether n selects the attachment of the given network and interface in a pod of
+// the given namespace. The network is "namespace/name". Without a slash, it is "namespace-name",
+// like in Multus' file names, or a network without a namespace.
 func (n Network) Selects(podNamespace, network, iface string) bool {
 	if n.Interface != "" && n.Interface == iface {
 		return true
@@ -129,10 +125,9 @@ func (n Network) Selects(podNamespace, network, iface string) bool {
 	return ok && namespace != "" && rest != "" && rest[0] == '-' && rest[1:] == n.Name
 }
 
-// ExpandAliases returns r with each alias replaced by its CDI name, without duplicates,
-// because nvidia=0 and nvidia.com/gpu=0 may be one
-// device. The map is from alias to vendor.com/class. An unknown alias
-// is an *Error, also for an optional request, because it is a mistake.
+// ExpandAliases returns r with each alias replaced by its CDI name, without duplicates, because
+// nvidia=0 and nvidia.com/gpu=0 can be one device. aliases maps an alias to vendor.com/class. An
+// unknown alias is an *Error even for an optional request, because it is a mistake.
 func (r Requests) ExpandAliases(aliases map[string]string) (Requests, error) {
 	var set deviceSet
 	for _, d := range r.Devices {
@@ -151,15 +146,15 @@ func (r Requests) ExpandAliases(aliases map[string]string) (Requests, error) {
 	return Requests{Devices: set.devices, Networks: r.Networks}, nil
 }
 
-// deviceSet holds device requests in the order of their first mention, each once.
+// deviceSet holds device requests in the order of their first mention, without duplicates.
 type deviceSet struct {
 	devices []Device
-	index   map[Device]int // of devices without their Request
+	index   map[Device]int // key is the device without its Request
 }
 
-// addDevice appends d within the limit for all annotations together, or merges it with an earlier
-// equal request. If one of them is required, the request is required, and errors name the place that
-// requires it.
+// addDevice appends d, within the limit for all annotations together, or merges it with an earlier
+// equal request. If one of them is required, the merged request is required, and errors refer to
+// the place that requires it.
 func (s *deviceSet) addDevice(d Device) error {
 	identity := d
 	identity.Request = Request{}
@@ -173,7 +168,8 @@ func (s *deviceSet) addDevice(d Device) error {
 		return nil
 	}
 	if len(s.devices) == MaxItems {
-		return d.newError(fmt.Sprintf("more than %d devices are requested in all: request all devices of a kind as vendor.com/class=all, or declare one device with the edits of several", MaxItems))
+		return d.newError(fmt.Sprintf("more than %d devices are requested in all: request all devices of a kind as "+
+			"vendor.com/class=all, or declare one device with the edits of several", MaxItems))
 	}
 	s.index[identity] = len(s.devices)
 	s.devices = append(s.devices, d)

@@ -22,14 +22,13 @@ const (
 	subdir   = "dra-device-metadata"
 	fileName = "metadata.json"
 
-	// MaxSize bounds a file, in bytes. A device with 32 attributes of full length has 8 KiB.
+	// MaxSize bounds a file, in bytes. A device with 32 attributes of maximum length takes 8 KiB.
 	MaxSize = 1 << 20
-	// maxNames bounds what one directory may hold.
+	// maxNames bounds the number of names in one directory.
 	maxNames = 4096
 )
 
-// Dir is a directory with the plugin data directories of drivers; by default
-// /var/lib/kubelet/plugins.
+// Dir holds the plugin data directories of drivers. Its default is /var/lib/kubelet/plugins.
 type Dir struct {
 	Host hostfs.Root
 	Path string // host path
@@ -38,7 +37,7 @@ type Dir struct {
 // File is one metadata file. Metadata is nil if Err is set.
 type File struct {
 	Path                              string // host path
-	Driver, Namespace, Claim, Request string // by its place
+	Driver, Namespace, Claim, Request string // from its place
 	Metadata                          *Metadata
 	Err                               error
 }
@@ -55,8 +54,8 @@ func (f *File) Devices() []Device {
 	return all
 }
 
-// ReadClaim reads the files that a driver wrote for a claim, sorted by request. Without a
-// directory of the claim there are none. The error is one of the directory.
+// ReadClaim reads the files that a driver wrote for a claim, sorted by request. If the claim has no
+// directory, there are none. The error concerns the directory.
 func (d Dir) ReadClaim(driver, namespace, claim string) ([]File, error) {
 	if !isFileName(driver) || !isFileName(namespace) || !isFileName(claim) || strings.Contains(namespace, "_") {
 		return nil, fmt.Errorf("find metadata of claim %s by driver %s: not the names of a claim and a driver: %w",
@@ -69,7 +68,8 @@ func (d Dir) ReadClaim(driver, namespace, claim string) ([]File, error) {
 	}
 	var files []File
 	for _, request := range requests {
-		f := File{Path: path.Join(d.Path, claimDir, request, fileName), Driver: driver, Namespace: namespace, Claim: claim, Request: request}
+		f := File{Path: path.Join(d.Path, claimDir, request, fileName), Driver: driver, Namespace: namespace,
+			Claim: claim, Request: request}
 		f.Metadata, f.Err = d.readFile(&f)
 		if errdefs.IsNotFound(f.Err) {
 			continue // the driver is about to write it
@@ -79,7 +79,7 @@ func (d Dir) ReadClaim(driver, namespace, claim string) ([]File, error) {
 	return files, nil
 }
 
-// List reads the files of all drivers, sorted by path. The error joins those of directories.
+// List reads the files of all drivers, sorted by path. The error joins the errors of directories.
 func (d Dir) List() (files []File, err error) {
 	drivers, err := d.listNames(".")
 	for _, driver := range drivers {
@@ -98,7 +98,7 @@ func (d Dir) List() (files []File, err error) {
 	return files, err
 }
 
-// Locate returns the place of a metadata file below the directory, by its host path alone; ok is
+// Locate returns the place of a metadata file below the directory, from its host path alone. ok is
 // false for any other path.
 func (d Dir) Locate(file string) (f File, ok bool) {
 	rel, ok := strings.CutPrefix(file, path.Clean(d.Path)+"/")
@@ -111,8 +111,8 @@ func (d Dir) Locate(file string) (f File, ok bool) {
 	return f, ok
 }
 
-// listNames returns the names in a directory below d.Path, sorted; none if it does not exist or is no
-// directory, as other programs keep files there, too.
+// listNames returns the names in a directory below d.Path, sorted. A missing directory, or a file
+// of another program, has none.
 func (d Dir) listNames(rel string) ([]string, error) {
 	f, err := d.Host.OpenBeneath(d.Path, rel, unix.O_RDONLY|unix.O_DIRECTORY)
 	if errdefs.IsNotFound(err) || errors.Is(err, unix.ENOTDIR) {
@@ -127,14 +127,15 @@ func (d Dir) listNames(rel string) ([]string, error) {
 		return nil, fmt.Errorf("list %q: %w", path.Join(d.Path, rel), hostfs.WithoutPath(err))
 	}
 	if len(names) > maxNames {
-		return nil, fmt.Errorf("list %q: more than %d entries: %w", path.Join(d.Path, rel), maxNames, errdefs.ErrResourceExhausted)
+		return nil, fmt.Errorf("list %q: more than %d entries: %w", path.Join(d.Path, rel), maxNames,
+			errdefs.ErrResourceExhausted)
 	}
 	names = slices.DeleteFunc(names, func(name string) bool { return !isFileName(name) })
 	slices.Sort(names)
 	return names, nil
 }
 
-// readFile reads one file and checks that it is of its place.
+// readFile reads one file and checks that its content matches its place.
 func (d Dir) readFile(at *File) (*Metadata, error) {
 	rel := strings.TrimPrefix(at.Path, path.Clean(d.Path)+"/")
 	f, err := d.Host.OpenBeneath(d.Path, rel, unix.O_RDONLY|unix.O_NOCTTY)
@@ -153,11 +154,12 @@ func (d Dir) readFile(at *File) (*Metadata, error) {
 	return m, at.checkPlace(m)
 }
 
-// checkPlace checks that the content is of the claim, request and driver of the file's place. A
-// driver must not describe what is another's.
+// checkPlace checks that the content belongs to the claim, request and driver of the file's place,
+// so that a driver cannot describe another driver's devices.
 func (f *File) checkPlace(m *Metadata) error {
 	wrong := func(field, found, want string) error {
-		return &diag.Diagnostic{File: f.Path, Field: field, Found: diag.Quote(found), Rule: "must be " + diag.Quote(want) + ", as in the file's path"}
+		return &diag.Diagnostic{File: f.Path, Field: field, Found: diag.Quote(found),
+			Rule: "must be " + diag.Quote(want) + ", as in the file's path"}
 	}
 	switch {
 	case m.Namespace != f.Namespace:
@@ -178,7 +180,7 @@ func (f *File) checkPlace(m *Metadata) error {
 	return nil
 }
 
-// isFileName reports whether a name is one path element, and none that programs hide.
+// isFileName reports whether a name is one path element and not hidden.
 func isFileName(name string) bool {
 	return name != "" && name[0] != '.' && len(name) <= 255 && !strings.ContainsAny(name, "/\x00")
 }

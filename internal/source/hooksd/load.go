@@ -40,8 +40,8 @@ func (r *Registry) listHookFiles(dir string) ([]string, error) {
 	return names, err
 }
 
-// loadFile reads one file of an open directory. It returns nil if the file does not exist. Dangling symlinks are
-// ignored, as Podman and CRI-O do.
+// loadFile reads one file of an open directory. It returns nil if the file does not exist. Dangling
+// symlinks are ignored, like in Podman and CRI-O.
 func (r *Registry) loadFile(dirfd int, file string) *hookFile {
 	read, fault := r.files.ReadFile(dirfd, file)
 	switch {
@@ -56,7 +56,7 @@ func (r *Registry) loadFile(dirfd int, file string) *hookFile {
 	return parseFile(read.Data, file)
 }
 
-// checkProgram returns why a hook's program cannot be run on the host, or nil.
+// checkProgram returns the reason why the host cannot run a hook's program, or nil.
 func (r *Registry) checkProgram(e *hookFile) *diag.Diagnostic {
 	p := &diag.Diagnostic{File: e.hook.File, Line: e.pathNode.Line, Column: e.pathNode.Column, Field: "hook.path",
 		Found: diag.Quote(e.hook.Path), Kind: errdefs.ErrFailedPrecondition}

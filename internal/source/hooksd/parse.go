@@ -22,17 +22,17 @@ import (
 	"github.com/jackfield/jackfield/internal/source/hooksd/ocihook"
 )
 
-// MaxSize is the size of the largest file that is read, in bytes.
+// MaxSize is the maximum size of a file in bytes.
 const MaxSize = 256 << 10
 
 // Hook is one hooks.d file. It must not be changed.
 type Hook = ocihook.Hook
 
-// Container is what the conditions of a hook depend on.
+// Container holds the properties on which a hook's conditions depend.
 type Container = ocihook.Container
 
-// Parse parses a hooks.d file, oci-hooks(5), schema 1.0.0 or 0.1.0. file is its path, for messages. The
-// hook is nil if a diagnostic is not a warning. Parse does not access the host.
+// Parse parses a hooks.d file (oci-hooks(5)), schema 1.0.0 or 0.1.0. file is its path, for
+// messages. The hook is nil if a diagnostic is not a warning. Parse does not access the host.
 func Parse(data []byte, file string) (*Hook, diag.List) {
 	f := parseFile(data, file)
 	return f.hook, f.faults
@@ -58,7 +58,7 @@ type parser struct {
 	old    bool // schema 0.1.0
 	failed bool
 	found  diag.List
-	// mistyped are the fields whose values have a wrong type. They are zero in what was decoded.
+	// mistyped are the fields whose values have a wrong type. In the decoded hook they are zero.
 	mistyped map[string]bool
 }
 
@@ -128,14 +128,15 @@ func (p *parser) decodeHook() *hooks.Hook {
 	return nil
 }
 
-// refuseDecoding adds an error of encoding/json, or of the reader of the old schema. Values of a wrong type do not hide
-// other faults of the file: it returns the hook without these values, nil if the content cannot be read.
+// refuseDecoding adds an error of encoding/json, or of the reader of the old schema. Values of a
+// wrong type must not hide other faults of the file, so it returns the hook without these values,
+// or nil if the content is unreadable.
 func (p *parser) refuseDecoding(err error) *hooks.Hook {
 	var wrong *json.UnmarshalTypeError
 	switch {
 	case errors.As(err, &wrong) && !p.old && p.checkTypes():
 		raw := &hooks.Hook{}
-		_ = json.Unmarshal(p.data, raw) // it goes on after a value of a wrong type
+		_ = json.Unmarshal(p.data, raw) // it continues after a value of a wrong type
 		return raw
 	case errors.As(err, &wrong):
 		var keys []any
@@ -149,7 +150,7 @@ func (p *parser) refuseDecoding(err error) *hooks.Hook {
 	return nil
 }
 
-// jsonTypeName names the JSON type that decodes to a Go type.
+// jsonTypeName returns the JSON type that decodes to a Go type.
 func jsonTypeName(typ string) string {
 	switch {
 	case typ == "string":
@@ -164,7 +165,7 @@ func jsonTypeName(typ string) string {
 	return "an object"
 }
 
-// checkHook checks what the reader accepted, and compiles the conditions.
+// checkHook checks a hook that the reader accepted, and compiles the conditions.
 func (p *parser) checkHook(raw *hooks.Hook) *Hook {
 	h := &Hook{Name: path.Base(p.file), File: p.file, Path: raw.Hook.Path, Args: raw.Hook.Args, Env: raw.Hook.Env,
 		Timeout: raw.Hook.Timeout}
@@ -189,14 +190,14 @@ func (p *parser) checkHook(raw *hooks.Hook) *Hook {
 	}
 	p.checkStages(h, raw.Stages)
 	p.compile(h, &raw.When)
-	if len(p.mistyped) == 0 { // else a condition may seem to be missing
+	if len(p.mistyped) == 0 { // otherwise a condition could only seem to be missing
 		p.checkConditions(&h.When)
 	}
 	if p.failed {
 		return nil
 	}
-	// The parser of Podman and CRI-O has the last word. It inspects the program below this process's
-	// own root, which need not be the host's. "/" exists below any.
+	// The parser of Podman and CRI-O decides finally. It inspects the program below this process's
+	// own root, which need not be the host's, and "/" exists below any root.
 	backstop := *raw
 	backstop.Hook.Path = "/"
 	if err := backstop.Validate(nil); err != nil {
@@ -241,7 +242,7 @@ func stageNames() []string {
 	return []string{"prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop"}
 }
 
-// compile compiles the conditions, and refuses invalid regular expressions.
+// compile compiles the conditions, and rejects invalid regular expressions.
 func (p *parser) compile(h *Hook, w *hooks.When) {
 	compile := func(at *jsontree.Node, field, text string) *regexp.Regexp {
 		re, err := regexp.Compile(text)
@@ -290,8 +291,8 @@ func (p *parser) checkConditions(w *ocihook.When) {
 	}
 }
 
-// checkKeys warns of unknown keys, which the parser of Podman and CRI-O ignores: a misspelt condition
-// has no effect.
+// checkKeys warns of unknown keys, which the parser of Podman and CRI-O ignores. A misspelt
+// condition would have no effect.
 func (p *parser) checkKeys() {
 	if p.old {
 		p.warnUnknown("", p.root, "version", "hook", "arguments", "stages", "stage", "cmds", "cmd", "annotations",
@@ -315,8 +316,8 @@ func (p *parser) warnUnknown(prefix string, n *jsontree.Node, names ...string) {
 	}
 }
 
-// ErrPodmanStage is the Kind of a diagnostic about Podman's own stage precreate. A file with this stage
-// is right in a directory that only Podman reads.
+// ErrPodmanStage is the Kind of a diagnostic about Podman's own stage precreate. A file with this
+// stage is valid in a directory that only Podman reads.
 var ErrPodmanStage = fmt.Errorf("stage of Podman: %w", errdefs.ErrInvalidArgument)
 
 // maxDiagnostics bounds the diagnostics of one file.

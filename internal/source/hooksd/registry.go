@@ -19,13 +19,13 @@ import (
 	"github.com/jackfield/jackfield/internal/host/trust"
 )
 
-// Options change how a registry reads. The zero value is right on a node.
+// Options modify a registry. The zero value is meant for a live node.
 type Options struct {
 	// TrustAnyone skips the checks of owners and modes, for a tree that is not in use.
 	TrustAnyone bool
 }
 
-// Registry reads hooks.d directories. It keeps nothing of them and is safe for concurrent use.
+// Registry reads hooks.d directories. It caches nothing and is safe for concurrent use.
 type Registry struct {
 	files trust.Reader
 	dirs  []string
@@ -33,15 +33,15 @@ type Registry struct {
 
 // Snapshot is the content of the directories at one moment. It must not be changed.
 type Snapshot struct {
-	// Hooks are in the order of injection. Hooks whose program cannot be run have Err.
+	// Hooks are in the order of injection. Err is set for a hook whose program cannot be run.
 	Hooks []*Hook
 	// Problems are the faults of files and directories, in the order of their paths.
 	Problems diag.List
 }
 
-// New creates a registry of directories, host paths in rising precedence: a file masks the file of the
-// same name in an earlier directory. A directory may be created later. Nothing is read before the
-// first Snapshot.
+// New creates a registry of directories, host paths in ascending precedence: a file masks the file
+// of the same name in an earlier directory. A directory can be created later. Nothing is read
+// before the first Snapshot.
 func New(host hostfs.Root, dirs []string, opts Options) *Registry {
 	r := &Registry{files: trust.Reader{Host: host, TrustAnyone: opts.TrustAnyone, What: "a hook file",
 		MaxSize: MaxSize}}
@@ -54,9 +54,9 @@ func New(host hostfs.Root, dirs []string, opts Options) *Registry {
 // Hooks returns the hooks of a new Snapshot.
 func (r *Registry) Hooks() []*Hook { return r.Snapshot().Hooks }
 
-// Snapshot returns the current content of the directories. It reads each file: there are few, and reading one takes
-// microseconds. For each name it takes the valid file of highest precedence, as Podman and CRI-O do. A file with an
-// error masks no other.
+// Snapshot returns the current content of the directories. It reads each file, because there are
+// few and one takes microseconds. Like in Podman and CRI-O, the valid file of highest precedence
+// counts for each name. A file with an error masks no other.
 func (r *Registry) Snapshot() *Snapshot {
 	s := &Snapshot{}
 	usable, broken := map[string]*Hook{}, map[string]*Hook{}
@@ -129,9 +129,9 @@ func listFault(dir string, err error) *diag.Diagnostic {
 	return &diag.Diagnostic{File: dir, Rule: diag.ErrorText(err), Kind: kind}
 }
 
-// ValidateFile reads one file, a host path, as a Registry of its directory does, and returns its faults. With
-// checkHost it also checks the hook's program on the host. The error is errdefs.ErrNotFound if there is no such file,
-// or an error of its directory.
+// ValidateFile reads one file, a host path, like a Registry of its directory, and returns its
+// faults. With checkHost it also checks the hook's program on the host. The error is
+// errdefs.ErrNotFound for a missing file, or concerns the directory.
 func ValidateFile(host hostfs.Root, file string, opts Options, checkHost bool) (diag.List, error) {
 	r := New(host, nil, opts)
 	dir, err := host.Open(path.Dir(file), unix.O_RDONLY|unix.O_DIRECTORY)

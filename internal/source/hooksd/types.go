@@ -8,7 +8,8 @@ import (
 	"github.com/jackfield/jackfield/internal/base/jsontree"
 )
 
-// schema has the types of the values of a hook file (oci-hooks(5), schema 1.0.0), as in [jsonTypeName].
+// schema lists the types of the values of a hook file (oci-hooks(5), schema 1.0.0), in the terms of
+// [jsonTypeName].
 var schema = []struct {
 	field    string
 	typeName string
@@ -60,7 +61,7 @@ func (p *parser) rejectType(n *jsontree.Node, field, typeName string) {
 	p.addError(n, field, n.Kind.String(), "must be "+typeName)
 }
 
-// hasType reports whether a value has the type of a name of [jsonTypeName].
+// hasType reports whether a value has the type of a jsonTypeName.
 func hasType(n *jsontree.Node, typeName string) bool {
 	switch typeName {
 	case "a string":

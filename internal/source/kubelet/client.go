@@ -24,22 +24,21 @@ import (
 )
 
 const (
-	// maxAnswer bounds a message, in bytes, as Multus and Kubernetes' own clients do. A list has an entry for each
-	// device ID of the node, and some device plugins have one for each MiB of memory. The client decodes a message
-	// whole.
+	// maxAnswer bounds a message in bytes, with the same limit as Multus' and Kubernetes' own
+	// clients. A list has an entry for each device ID of the node, and some device plugins have one
+	// for each MiB of memory. The client decodes a message as a whole.
 	maxAnswer = 16 << 20
-	// maxAttempts bounds the connections of one request. The second one is for a kubelet
-	// that restarts during the request.
+	// maxAttempts bounds the connections of one request. The second one serves a kubelet that
+	// restarts during the request.
 	maxAttempts = 2
-	// throttleDelay is the delay before a call that the kubelet's rate limit refused is
-	// repeated.
+	// throttleDelay is the delay before a call is repeated that the kubelet's rate limit rejected.
 	throttleDelay = 100 * time.Millisecond
 )
 
-// QueryPod returns what the kubelet behind socket, a host path, allocated to the pod's containers. It
-// returns when ctx ends, even if the kubelet is unresponsive. A container that calls it mounts the
-// socket's directory, because a restarted kubelet re-creates the socket. It is safe for concurrent use.
-// The error wraps a [diag.Diagnostic] of the socket and one of:
+// QueryPod returns the devices that the kubelet allocated to the pod's containers. socket is a host
+// path. QueryPod returns when ctx ends, even if the kubelet is unresponsive. A container that calls
+// it must mount the socket's directory, because a restarted kubelet re-creates the socket. It is
+// safe for concurrent use. The error wraps a [diag.Diagnostic] of the socket and one of:
 //
 //	errdefs.ErrNotFound            the kubelet does not know the pod (yet)
 //	errdefs.ErrUnavailable         no socket, or no kubelet behind it
@@ -75,8 +74,8 @@ func QueryPod(ctx context.Context, host hostfs.Root, socket, namespace, name str
 	}
 }
 
-// dialSocket connects to the socket. A file of another type is not opened, and symlinks are
-// resolved below the host root.
+// dialSocket connects to the socket. It does not open a file of another type, and resolves symlinks
+// below the host root.
 func dialSocket(ctx context.Context, host hostfs.Root, socket string) (net.Conn, error) {
 	f, err := host.Open(socket, unix.O_PATH)
 	if err != nil {
@@ -90,12 +89,12 @@ func dialSocket(ctx context.Context, host hostfs.Root, socket string) (net.Conn,
 	if st.Mode&unix.S_IFMT != unix.S_IFSOCK {
 		return nil, fmt.Errorf("it is a %s, not a socket: %w", hostfs.TypeName(st.Mode), errdefs.ErrInvalidArgument)
 	}
-	// The path of the descriptor has no limit of 107 bytes.
+	// The path of the descriptor avoids the limit of 107 bytes.
 	return (&net.Dialer{}).DialContext(ctx, "unix", hostfs.DescriptorPath(int(f.Fd())))
 }
 
-// listPods calls List over an open connection, and closes the connection. A call that the kubelet's
-// rate limit refuses is repeated.
+// listPods calls List over an open connection, and closes the connection. It repeats a call that
+// the kubelet's rate limit rejects.
 func listPods(ctx context.Context, conn net.Conn) (answer *v1.ListPodResourcesResponse, err error) {
 	defer conn.Close()
 	var used atomic.Bool

@@ -17,7 +17,7 @@ import (
 	"github.com/jackfield/jackfield/internal/base/diag"
 )
 
-// query is the pod and socket that every error of a request names.
+// query is the pod and socket in every error of a request.
 type query struct {
 	namespace, name string
 	socket          string
@@ -41,7 +41,7 @@ func (q query) dialFailed(err error) error {
 		problem = errno.Error()
 	}
 	switch {
-	case errors.Is(err, os.ErrDeadlineExceeded): // of the dialer, which can come before that of its context
+	case errors.Is(err, os.ErrDeadlineExceeded): // the dialer's, which can precede the context's
 		return q.newError(context.DeadlineExceeded, "", "no answer in time")
 	case errno == unix.ECONNREFUSED:
 		return q.newError(errdefs.ErrUnavailable, "is the kubelet running?", "nothing listens on the socket: %s",
@@ -85,7 +85,7 @@ func (q query) callFailed(err error) error {
 	return q.newError(errdefs.ErrUnknown, "", "the kubelet refuses: %s %s", st.Code(), message)
 }
 
-// isTooLarge tells the client's own size limit from the kubelet's rate limit, which has the
+// isTooLarge distinguishes the client's own size limit from the kubelet's rate limit, which has the
 // same code. grpc has no other mark for it.
 func isTooLarge(err error) bool {
 	return status.Code(err) == codes.ResourceExhausted &&

@@ -20,13 +20,14 @@ import (
 	"github.com/jackfield/jackfield/internal/source/kubelet/allocation"
 )
 
-// Limits of one pod in an answer, beside the size of the answer. Kubernetes stays far below them.
+// Bounds on one pod in a response, in addition to the response's size. Kubernetes stays far below
+// them.
 const (
 	maxContainers = 1024 // containers of a pod
 	maxText       = 1024 // bytes of one ID or name
 )
 
-// findPod finds and validates the pod in the answer of List. Other pods are ignored.
+// findPod finds and validates the pod in the response of List. Other pods are ignored.
 func (q query) findPod(answer *v1.ListPodResourcesResponse) (allocation.Allocation, error) {
 	r := reader{query: q}
 	first := -1
@@ -51,8 +52,8 @@ func (q query) findPod(answer *v1.ListPodResourcesResponse) (allocation.Allocati
 	return containers, nil
 }
 
-// reader checks and converts the devices of a pod, and keeps the first fault. The parameter at of its
-// methods is the field of what they read.
+// reader checks and converts the devices of a pod, and keeps the first fault. Its methods'
+// parameter at is the field being read.
 type reader struct {
 	query
 	fault error
@@ -94,7 +95,7 @@ func (r *reader) readContainer(in *v1.ContainerResources, at string) allocation.
 		for j, id := range d.GetDeviceIds() {
 			r.checkText(id, fmt.Sprintf("%s.device_ids[%d]", at, j))
 		}
-		// The kubelet lists one entry per device and NUMA node, so a resource has several
+		// The kubelet lists one entry per device and NUMA node, so a resource can have several
 		// entries, and an ID can occur twice.
 		ids[d.GetResourceName()] = append(ids[d.GetResourceName()], d.GetDeviceIds()...)
 	}
@@ -112,8 +113,8 @@ func (r *reader) readContainer(in *v1.ContainerResources, at string) allocation.
 	return c
 }
 
-// readClaim returns the devices of a claim. Kubelets before 1.31 list only their CDI names, which say
-// nothing of whose a device is.
+// readClaim returns the devices of a claim. Kubelets before 1.31 list only CDI names, which do not
+// identify a device's owner.
 func (r *reader) readClaim(in *v1.DynamicResource, at string) (devices []allocation.ClaimDevice) {
 	r.checkText(in.GetClaimNamespace(), at+".claim_namespace")
 	r.checkText(in.GetClaimName(), at+".claim_name")

@@ -7,18 +7,18 @@ import (
 	"slices"
 )
 
-// Container is what the conditions depend on.
+// Container holds the properties on which conditions depend.
 type Container struct {
 	// Args is process.args of the OCI configuration.
 	Args []string
-	// Annotations are those of the container and the pod. The pod's take precedence.
+	// Annotations are the annotations of container and pod. The pod's take precedence.
 	Annotations map[string]string
-	// HasBindMounts says that the user asked for a bind mount from the host. Mounts that the runtime adds
-	// do not count.
+	// HasBindMounts is set if the user requested a bind mount from the host. Mounts that the
+	// runtime adds do not count.
 	HasBindMounts bool
 }
 
-// When is the compiled conditions of a file. All must match. With Or, of the old schema 0.1.0, one is
+// When holds a file's compiled conditions. All must match. With Or, of the old schema 0.1.0, one is
 // enough.
 type When struct {
 	Or                    bool
@@ -31,9 +31,9 @@ type When struct {
 // both.
 type Annotation struct{ Key, Value *regexp.Regexp }
 
-// Match reports whether the conditions match the container. It is When.Match of the parser of Podman and
-// CRI-O on compiled expressions, with one difference: for a container without arguments no command
-// matches, and it is no error.
+// Match reports whether the conditions match the container. It is When.Match of the parser of
+// Podman and CRI-O on compiled expressions, with one difference: a container without arguments is
+// no error, and no command matches it.
 func (w *When) Match(c *Container) bool {
 	met := w.annotationsMet(c.Annotations)
 	if w.Always != nil {
@@ -49,7 +49,7 @@ func (w *When) Match(c *Container) bool {
 	return w.suffices(met)
 }
 
-// annotationsMet returns of each condition on annotations whether it is met.
+// annotationsMet returns for each condition on annotations whether it is met.
 func (w *When) annotationsMet(annotations map[string]string) []bool {
 	var met []bool
 	for i := range w.Annotations {
@@ -58,7 +58,7 @@ func (w *When) annotationsMet(annotations map[string]string) []bool {
 	return met
 }
 
-// suffices reports whether conditions suffice of which these are met.
+// suffices reports whether the met conditions are enough.
 func (w *When) suffices(met []bool) bool {
 	if w.Or {
 		return slices.Contains(met, true)

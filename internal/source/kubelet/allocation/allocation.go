@@ -2,11 +2,11 @@
 
 package allocation
 
-// Allocation is the devices that the kubelet allocated to the containers of one pod. All
-// its lists are sorted.
+// Allocation lists the devices that the kubelet allocated to the containers of one pod. All its
+// lists are sorted.
 type Allocation []Container
 
-// Container is one container with its devices. Containers without devices are listed.
+// Container is one container with its devices. Containers without devices are included.
 type Container struct {
 	Name      string
 	Resources []Resource    // from device plugins, by name
@@ -28,7 +28,7 @@ type ClaimDevice struct {
 	Device    string // its name in the driver's pool
 }
 
-// Container returns the container of that name; ok is false if the pod has none.
+// Container returns the container with that name. ok is false if the pod does not have it.
 func (a Allocation) Container(name string) (c Container, ok bool) {
 	for _, c := range a {
 		if c.Name == name {
@@ -38,7 +38,7 @@ func (a Allocation) Container(name string) (c Container, ok bool) {
 	return Container{}, false
 }
 
-// IDs returns the device IDs of a resource, or nil if the container has none.
+// IDs returns the container's device IDs of a resource, or nil.
 func (c Container) IDs(resource string) []string {
 	for _, r := range c.Resources {
 		if r.Name == resource {
