@@ -172,7 +172,7 @@ func (e *endpoints) takeSample() *telemetry.Sample {
 	build := version.Get()
 	s := &telemetry.Sample{
 		Node: *e.nodeStatus(), Version: build.Version, Commit: build.ShortCommit(),
-		ConfigRefused: e.config.describe().Failures, Directories: e.config.dirs.Directories(),
+		ConfigRejected: e.config.describe().Failures, Directories: e.config.dirs.Directories(),
 		Workers: e.calls.workers.Busy(), WorkersMax: maxWorkers, AuditWritable: e.audit.failingFile() == "",
 	}
 	s.Hooks, s.HooksInError = e.hookDirs.count()

@@ -34,24 +34,6 @@ hexadecimal digits, as containerd and CRI-O have it), if no ID to keep begins th
 ID, and if the file is older than --older-than, which protects a sandbox that was
 created after the list. An empty list is refused: a failed command prints one.`
 
-// device is a device as its device plugin names it.
-type device struct{ resource, id string }
-
-func (d *device) addFlags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&d.resource, "resource", "", "`name` of the extended resource, such as intel.com/sriov")
-	cmd.Flags().StringVar(&d.id, "device", "", "`ID` of the device, as the device plugin names it")
-}
-
-func (d *device) checkFlags(cmd *cobra.Command) error {
-	switch {
-	case d.resource == "":
-		return usagef(cmd, "--resource is missing")
-	case d.id == "":
-		return usagef(cmd, "--device is missing")
-	}
-	return nil
-}
-
 func infoCleanCommand(env Env) *cobra.Command {
 	var (
 		n hostFlags
@@ -84,7 +66,8 @@ func infoCleanCommand(env Env) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&c.sandbox, "sandbox-id", "", "`ID` of a removed sandbox")
-	c.device.addFlags(cmd)
+	cmd.Flags().StringVar(&c.resource, "resource", "", "`name` of the extended resource, such as intel.com/sriov")
+	cmd.Flags().StringVar(&c.device, "device", "", "`ID` of the device, as the device plugin names it")
 	cmd.Flags().BoolVar(&c.orphans, "orphans", false, "the files of all sandboxes but the kept ones")
 	cmd.Flags().StringSliceVar(&c.keep, "keep-sandboxes", nil, "`IDs` of living sandboxes, - for standard input")
 	cmd.Flags().DurationVar(&c.age, "older-than", orphans.DefaultAge,
@@ -104,17 +87,17 @@ type cleanCommand struct {
 	env Env
 	out output
 	localNode
-	sandbox string
-	device  device
-	orphans bool
-	keep    []string
-	age     time.Duration
-	dryRun  bool
+	sandbox          string
+	resource, device string // of a device plugin
+	orphans          bool
+	keep             []string
+	age              time.Duration
+	dryRun           bool
 }
 
 // checkFlags accepts exactly one of the three forms, with all flags it needs.
 func (c *cleanCommand) checkFlags(cmd *cobra.Command) error {
-	byDevice := c.device.resource != "" || c.device.id != ""
+	byDevice := c.resource != "" || c.device != ""
 	forms := 0
 	for _, form := range []bool{c.sandbox != "", byDevice, c.orphans} {
 		if form {
@@ -124,8 +107,12 @@ func (c *cleanCommand) checkFlags(cmd *cobra.Command) error {
 	switch {
 	case forms != 1:
 		return usagef(cmd, "must have one of --sandbox-id, --resource with --device, and --orphans")
+	case byDevice && c.resource == "":
+		return usagef(cmd, "--resource is missing")
+	case byDevice && c.device == "":
+		return usagef(cmd, "--device is missing")
 	case byDevice:
-		return c.device.checkFlags(cmd)
+		return nil
 	case !c.orphans && (c.keep != nil || cmd.Flags().Changed("older-than")):
 		return usagef(cmd, "--keep-sandboxes and --older-than go with --orphans only")
 	case c.orphans && c.keep == nil:
@@ -163,7 +150,7 @@ func (c *cleanCommand) printRemoved(files []string, err error, none string, args
 }
 
 func (c *cleanCommand) removeDevice() error {
-	file, err := c.devicePluginDir().Path(c.device.resource, c.device.id)
+	file, err := c.devicePluginDir().Path(c.resource, c.device)
 	if err != nil {
 		return err
 	}
@@ -171,7 +158,7 @@ func (c *cleanCommand) removeDevice() error {
 		return c.printRemoved(nil, nil, "no device-info file %s", file)
 	}
 	if !c.dryRun {
-		if err := c.devicePluginDir().Remove(c.device.resource, c.device.id); err != nil {
+		if err := c.devicePluginDir().Remove(c.resource, c.device); err != nil {
 			return err
 		}
 	}

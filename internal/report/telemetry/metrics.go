@@ -21,7 +21,7 @@ import (
 type Sample struct {
 	Node                status.Node // without its sockets
 	Version, Commit     string      // of the program; the commit is "" where the build does not know it
-	ConfigRefused       uint64      // new configurations that were rejected
+	ConfigRejected      uint64      // new configurations that were rejected
 	CDI                 *cdi.Stats  // nil while a directory is unresponsive
 	Staged, Sockets     int         // containers with a staging directory, and host sockets bound in them
 	Workers, WorkersMax int
@@ -162,7 +162,7 @@ func pluginMetrics(c *Counters, s *Sample) []metric {
 		{Family{"jackfield_refusals_total", counter, "Refusals by the policy rule that came closest or whose limit was " +
 			"reached; empty where there is none."},
 			[]string{"rule"}, c.RefusedBy.values()},
-		{Family{"jackfield_would_refuse_total", counter, "Requests granted in mode audit that mode enforce would deny."},
+		{Family{"jackfield_would_refuse_total", counter, "Requests granted in mode audit that mode enforce would refuse."},
 			nil, one(c.Audited.Load())},
 
 		{handlerDuration, nil, nil},
@@ -181,8 +181,8 @@ func pluginMetrics(c *Counters, s *Sample) []metric {
 			one(s.Node.Config.Generation)},
 		{Family{"jackfield_config_current", gauge, "1 while the configuration in force is the newest one; 0 while a newer " +
 			"one is rejected."}, nil, boolValue(s.Node.Config.Error == "")},
-		{Family{"jackfield_config_refused_total", counter, "New configurations that were rejected."}, nil,
-			one(s.ConfigRefused)},
+		{Family{"jackfield_config_rejected_total", counter, "New configurations that were rejected."}, nil,
+			one(s.ConfigRejected)},
 	}
 }
 
