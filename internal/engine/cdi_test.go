@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/jackfield/jackfield/internal/base/testkit"
 	"github.com/jackfield/jackfield/pkg/cdi"
 )
 
@@ -16,7 +17,7 @@ import (
 // validated.
 func TestMissingCDIDeviceHasRemedies(t *testing.T) {
 	h := newHost(t, "enforce")
-	must(t, os.Remove(h.dir+"/run/cdi"))
+	testkit.Must(t, os.Remove(h.dir+"/run/cdi"))
 	const devices, validate = "run `jackfield devices` to list the devices", " and `jackfield validate /etc/cdi` to check the files"
 	for name, want := range map[string][]string{
 		"vendor.com/net=z": {devices + validate},

@@ -12,6 +12,7 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
+	"github.com/jackfield/jackfield/internal/base/testkit"
 	"github.com/jackfield/jackfield/internal/config"
 	"github.com/jackfield/jackfield/internal/deliver/staging"
 	"github.com/jackfield/jackfield/internal/host/sysfstest"
@@ -21,10 +22,10 @@ import (
 func (h *host) replaceConfig(yaml string) {
 	h.t.Helper()
 	cfg, err := config.Parse([]byte(yaml), "/etc/jackfield/config.yaml")
-	must(h.t, err)
+	testkit.Must(h.t, err)
 	e, err := New(h.e.host, cfg, Options{FindSocketDir: staging.SocketDirFinder(h.e.host, cfg.StateDir, "")})
-	must(h.t, err)
-	must(h.t, h.e.Close())
+	testkit.Must(h.t, err)
+	testkit.Must(h.t, h.e.Close())
 	h.e = e
 }
 
@@ -34,7 +35,7 @@ func skipWithoutMknod(t *testing.T, err error) {
 	if errors.Is(err, sysfstest.ErrNoMknod) && os.Getenv("CI") != "true" {
 		t.Skip(err)
 	}
-	must(t, err)
+	testkit.Must(t, err)
 }
 
 // A socket in a system directory is delivered below ContainerDir only.
@@ -87,8 +88,8 @@ func TestDenyUnderNameOfSymlinkedRoot(t *testing.T) {
 		{"/run/link/**", "/run/real/**"},
 	} {
 		h := newHost(t, "enforce")
-		must(t, os.Mkdir(filepath.Join(h.dir, "run/real"), 0o755))
-		must(t, os.Symlink("real", filepath.Join(h.dir, "run/link")))
+		testkit.Must(t, os.Mkdir(filepath.Join(h.dir, "run/real"), 0o755))
+		testkit.Must(t, os.Symlink("real", filepath.Join(h.dir, "run/link")))
 		h.replaceConfig(`
 sockets: {roots: [/run/link]}
 policy:
@@ -117,9 +118,9 @@ func TestDenyUnderNameOfAnotherRoot(t *testing.T) {
 		{"/run/alias/pods/secret/**", "server", "/run/real/pods/s"},
 	} {
 		h := newHost(t, "enforce")
-		must(t, os.MkdirAll(filepath.Join(h.dir, "run/real/pods/secret"), 0o755))
-		must(t, os.Symlink("real", filepath.Join(h.dir, "run/alias")))
-		must(t, os.Symlink("real/pods/secret", filepath.Join(h.dir, "run/within")))
+		testkit.Must(t, os.MkdirAll(filepath.Join(h.dir, "run/real/pods/secret"), 0o755))
+		testkit.Must(t, os.Symlink("real", filepath.Join(h.dir, "run/alias")))
+		testkit.Must(t, os.Symlink("real/pods/secret", filepath.Join(h.dir, "run/within")))
 		h.replaceConfig(`
 sockets: {roots: [/run/real, /run/alias, /run/within]}
 policy:
@@ -142,7 +143,7 @@ policy:
 func TestVhostNetPathMustBeKernelsNode(t *testing.T) {
 	h := newHost(t, "enforce")
 	tree, err := sysfstest.New(h.dir)
-	must(t, err)
+	testkit.Must(t, err)
 	skipWithoutMknod(t, errors.Join(tree.AddPCI("0000:03:00.1", "vfio-pci", 11), tree.AddVFIO(11, sysfstest.Zero(), sysfstest.Null()),
 		tree.AddVhostNet(sysfstest.Zero(), sysfstest.Null()), tree.Node("/dev/mem", 0o600, sysfstest.Zero())))
 	r := newRequest("")
@@ -157,7 +158,7 @@ func TestVDPADeviceMustBeAllocatedOne(t *testing.T) {
 	h := newHost(t, "enforce")
 	h.replaceConfig(strings.ReplaceAll(strings.ReplaceAll(rules, `"/dev/vfio/*"`, `"/dev/vhost-vdpa-*"`), "MODE", "enforce"))
 	tree, err := sysfstest.New(h.dir)
-	must(t, err)
+	testkit.Must(t, err)
 	skipWithoutMknod(t, errors.Join(tree.AddPCI("0000:03:00.1", "mlx5_core", 0), tree.AddPCI("0000:03:00.2", "mlx5_core", 0),
 		tree.AddVDPA("vdpa1", "vhost_vdpa", "0000:03:00.1", 1, sysfstest.Zero()), tree.AddVDPA("vdpa2", "vhost_vdpa", "0000:03:00.2", 2, sysfstest.Null())))
 	r := newRequest("")
@@ -172,7 +173,7 @@ func TestVDPADeviceMustBeAllocatedOne(t *testing.T) {
 	}
 	writeVDPAInfo("vdpa2", "vhost")
 	h.wantRefusal(r, errdefs.IsConflict, `"vdpa2"`, "0000:03:00.2", "0000:03:00.1")
-	must(t, tree.AddVDPA("vdpa1", "virtio_vdpa", "0000:03:00.1", 1, sysfstest.Zero()))
+	testkit.Must(t, tree.AddVDPA("vdpa1", "virtio_vdpa", "0000:03:00.1", 1, sysfstest.Zero()))
 	writeVDPAInfo("vdpa1", "vhost")
 	h.wantRefusal(r, errdefs.IsConflict, "vdpa.driver", `"vhost"`, `"virtio"`)
 }
@@ -180,9 +181,9 @@ func TestVDPADeviceMustBeAllocatedOne(t *testing.T) {
 // A pod can mount directories and regular files of the host, but no sockets, pipes and devices.
 func TestInjectedMountOfSpecialFileIsRefused(t *testing.T) {
 	h := newInjectorHost(t, injectorYAML)
-	must(t, unix.Mkfifo(filepath.Join(h.dir, "srv/pipe"), 0o666))
+	testkit.Must(t, unix.Mkfifo(filepath.Join(h.dir, "srv/pipe"), 0o666))
 	h.listen("/srv/socket")
-	must(t, unix.Mknod(filepath.Join(h.dir, "srv/disk"), unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3))))
+	testkit.Must(t, unix.Mknod(filepath.Join(h.dir, "srv/disk"), unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3))))
 	for _, name := range []string{"pipe", "socket", "disk"} {
 		h.wantRefusal(requestWithAnnotation("mounts.nri.io", "[{source: /srv/"+name+", destination: /x, options: [bind]}]"), errdefs.IsInvalidArgument,
 			"/srv/"+name, "must be a directory or file")

@@ -12,6 +12,7 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
+	"github.com/jackfield/jackfield/internal/base/testkit"
 	"github.com/jackfield/jackfield/internal/config"
 	"github.com/jackfield/jackfield/internal/deliver/staging"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
@@ -32,22 +33,22 @@ policy:
 func newInjectorHost(t *testing.T, yaml string) *host {
 	h := newHost(t, "enforce")
 	root, err := hostfs.New(h.dir)
-	must(t, err)
+	testkit.Must(t, err)
 	cfg, err := config.Parse([]byte(yaml), "/etc/jackfield/config.yaml")
-	must(t, err)
+	testkit.Must(t, err)
 	e, err := New(root, cfg, Options{FindSocketDir: staging.SocketDirFinder(root, cfg.StateDir, "")})
-	must(t, err)
-	must(t, h.e.Close())
+	testkit.Must(t, err)
+	testkit.Must(t, h.e.Close())
 	h.e = e
 	for _, dev := range []string{"null", "sda"} {
 		if err := unix.Mknod(filepath.Join(h.dir, "dev", dev), unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3))); err != nil {
 			t.Skipf("cannot make a device node: %v", err)
 		}
 	}
-	must(t, os.MkdirAll(filepath.Join(h.dir, "srv/data"), 0o755))
-	must(t, os.MkdirAll(filepath.Join(h.dir, "etc/secret"), 0o755))
-	must(t, os.Symlink("../etc/secret", filepath.Join(h.dir, "srv/link")))
-	must(t, os.Symlink("null", filepath.Join(h.dir, "dev/nlink")))
+	testkit.Must(t, os.MkdirAll(filepath.Join(h.dir, "srv/data"), 0o755))
+	testkit.Must(t, os.MkdirAll(filepath.Join(h.dir, "etc/secret"), 0o755))
+	testkit.Must(t, os.Symlink("../etc/secret", filepath.Join(h.dir, "srv/link")))
+	testkit.Must(t, os.Symlink("null", filepath.Join(h.dir, "dev/nlink")))
 	return h
 }
 

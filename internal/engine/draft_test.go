@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/jackfield/jackfield/internal/base/testkit"
 	"github.com/jackfield/jackfield/internal/edit"
 	"github.com/jackfield/jackfield/internal/source/attachment"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
@@ -36,7 +37,7 @@ func TestSkippedRequestSetsNoVariable(t *testing.T) {
 func TestFailedCandidateLeavesNothing(t *testing.T) {
 	h := newHost(t, "enforce")
 	info, err := deviceinfo.Parse([]byte(`{"type":"pci","version":"1.1.0","pci":{"pci-address":"0000:03:00.1"}}`), "")
-	must(t, err)
+	testkit.Must(t, err)
 	p := newDraft(newInputs(t.Context(), h.e, newRequest("")))
 	state := func() map[string]any {
 		names := []string{}

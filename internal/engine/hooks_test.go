@@ -11,6 +11,7 @@ import (
 
 	"github.com/containerd/errdefs"
 
+	"github.com/jackfield/jackfield/internal/base/testkit"
 	"github.com/jackfield/jackfield/internal/config"
 	"github.com/jackfield/jackfield/internal/deliver/staging"
 	"github.com/jackfield/jackfield/internal/edit"
@@ -31,12 +32,12 @@ func newHooksHost(t *testing.T, mode string) *host {
 	t.Helper()
 	h := newHost(t, "enforce")
 	h.write("/opt/hooks/a", "#!")
-	must(t, os.Chmod(filepath.Join(h.dir, "opt/hooks/a"), 0o755))
+	testkit.Must(t, os.Chmod(filepath.Join(h.dir, "opt/hooks/a"), 0o755))
 	cfg, err := config.Parse([]byte(strings.ReplaceAll(hookRules, "MODE", mode)), "/etc/jackfield/config.yaml")
-	must(t, err)
+	testkit.Must(t, err)
 	e, err := New(h.e.host, cfg, Options{FindSocketDir: staging.SocketDirFinder(h.e.host, cfg.StateDir, ""), Hooks: hooksd.New(h.e.host, cfg.Hooks.Dirs, hooksd.Options{}).Hooks})
-	must(t, err)
-	must(t, h.e.Close())
+	testkit.Must(t, err)
+	testkit.Must(t, h.e.Close())
 	h.e = e
 	return h
 }
@@ -58,7 +59,7 @@ func TestHooksOfHooksDirs(t *testing.T) {
 	h.writeHook("40-foreign.json", "/bin/foreign", `{"always":true}`)
 	h.writeHook("50-gone.json", "/opt/hooks/gone", `{"always":true}`)
 	p, err := h.e.Resolve(t.Context(), pod)
-	must(t, err)
+	testkit.Must(t, err)
 	var got string
 	for _, hook := range p.Set.Hooks {
 		got += fmt.Sprintln(hook.Stage, hook.Path, hook.Args, *hook.Timeout, hook.Origin.File, hook.Origin.Field, hook.Origin.Rule)
@@ -100,8 +101,8 @@ func TestHooksWithUnresponsiveDeviceInfo(t *testing.T) {
 		}
 		return nil
 	}})
-	must(t, err)
-	must(t, h.e.Close())
+	testkit.Must(t, err)
+	testkit.Must(t, h.e.Close())
 	h.e = e
 	if p := h.resolve(newRequest("")); len(p.Set.Hooks) != 2 {
 		t.Errorf("hooks are %+v", p.Set.Hooks)
@@ -125,10 +126,10 @@ func TestEngineWithoutHooksDirs(t *testing.T) {
 	h := newHooksHost(t, "enforce")
 	h.writeHook("10-x.json", "/opt/hooks/a", `{"always":true}`)
 	cfg := h.e.cfg
-	must(t, h.e.Close())
+	testkit.Must(t, h.e.Close())
 	var err error
 	h.e, err = New(h.e.host, cfg, Options{FindSocketDir: staging.SocketDirFinder(h.e.host, cfg.StateDir, "")})
-	must(t, err)
+	testkit.Must(t, err)
 	if p, err := h.e.Resolve(t.Context(), &Request{Namespace: "ns", Pod: "p", Container: "app"}); p != nil || err != nil {
 		t.Errorf("got %+v, %v", p, err)
 	}

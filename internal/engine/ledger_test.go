@@ -13,6 +13,7 @@ import (
 
 	"github.com/containerd/errdefs"
 
+	"github.com/jackfield/jackfield/internal/base/testkit"
 	"github.com/jackfield/jackfield/internal/config"
 	"github.com/jackfield/jackfield/internal/config/policy"
 	"github.com/jackfield/jackfield/internal/deliver/staging"
@@ -29,12 +30,12 @@ func (h *host) replaceRules(policyYAML string, ledger *Ledger) {
 func (h *host) replaceRulesInMode(mode, policyYAML string, ledger *Ledger) {
 	h.t.Helper()
 	root, err := hostfs.New(h.dir)
-	must(h.t, err)
+	testkit.Must(h.t, err)
 	cfg, err := config.Parse([]byte("sockets: {roots: [/var/run/vsw]}\npolicy:\n  mode: "+mode+"\n  rules:\n"+policyYAML), "/etc/jackfield/config.yaml")
-	must(h.t, err)
+	testkit.Must(h.t, err)
 	e, err := New(root, cfg, Options{FindSocketDir: staging.SocketDirFinder(root, cfg.StateDir, ""), Ledger: ledger})
-	must(h.t, err)
-	must(h.t, h.e.Close())
+	testkit.Must(h.t, err)
+	testkit.Must(h.t, h.e.Close())
 	h.e = e
 }
 
@@ -145,7 +146,7 @@ func TestUpdateOfEndedContainerKeepsUsageOfReplacement(t *testing.T) {
 	ended.ContainerID, replacement.ContainerID = "ended", "replacement"
 	h.resolve(replacement)
 	_, err := h.e.ResolveRunning(context.Background(), ended)
-	must(t, err)
+	testkit.Must(t, err)
 	ledger.Drop(ended.SandboxID, ended.ContainerID) // as the adapter does then
 	if u := ledger.usageOf(replacement.SandboxID, replacement.Container); u.Devices != 1 {
 		t.Errorf("the replacement has %+v, want a device", u)
@@ -319,7 +320,7 @@ func TestExplainReservesNothing(t *testing.T) {
 	first, second := newRequest("vendor.com/net=a"), newRequest("vendor.com/net=b")
 	second.ContainerID, second.Container = "ctr2", "d"
 	_, err := h.e.Explain(context.Background(), first)
-	must(t, err)
+	testkit.Must(t, err)
 	h.resolve(second)
 	if _, err := h.e.Explain(context.Background(), first); err == nil {
 		t.Error("Explain ignores the usage of the pod's other container")

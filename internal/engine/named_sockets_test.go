@@ -13,6 +13,7 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/jackfield/jackfield/internal/base/testkit"
 	"github.com/jackfield/jackfield/internal/edit"
 	"github.com/jackfield/jackfield/pkg/devices"
 )
@@ -52,7 +53,7 @@ func viewOf(t *testing.T, p *Plan) ([]devices.Device, map[string]string) {
 	var all []devices.Device
 	for _, f := range p.Staging.Files {
 		if f.Name == ViewFile {
-			must(t, json.Unmarshal(f.Data, &all))
+			testkit.Must(t, json.Unmarshal(f.Data, &all))
 		}
 	}
 	env := map[string]string{}
@@ -192,8 +193,8 @@ func TestNamedSocketIsCheckedOnItsDescriptor(t *testing.T) {
 	} {
 		h := newNamedHost(t, true, "")
 		path := filepath.Join(h.dir, "run/spire/agent.sock")
-		must(t, os.Remove(path))
-		must(t, replace(path))
+		testkit.Must(t, os.Remove(path))
+		testkit.Must(t, replace(path))
 		if p, err := h.e.Resolve(context.Background(), newRequest("socket:spire")); err == nil || !strings.Contains(err.Error(), "sockets.named.spire.path") {
 			t.Errorf("%s: plan %+v, error %v", name, p, err)
 		}
@@ -202,7 +203,7 @@ func TestNamedSocketIsCheckedOnItsDescriptor(t *testing.T) {
 
 func TestMissingNamedSocketIsRefusedOrAwaited(t *testing.T) {
 	h := newNamedHost(t, true, "")
-	must(t, os.RemoveAll(filepath.Join(h.dir, "run/spire")))
+	testkit.Must(t, os.RemoveAll(filepath.Join(h.dir, "run/spire")))
 	h.wantRefusal(newRequest("socket:spire"), errdefs.IsNotFound, "/run/spire/agent.sock", "its server has not created this socket yet", "create: wait")
 	p := h.resolve(newRequest("socket:later"))
 	if k := p.Staging.Sockets; len(k) != 1 || !k[0].Await || filepath.Join(k[0].Root, k[0].Rel) != "/run/later/deep/s.sock" || !strings.Contains(strings.Join(p.Items[0].Notes, ""), "does not exist yet") {
@@ -231,7 +232,7 @@ func TestRunningContainerKeepsNamedSocket(t *testing.T) {
 	for _, text := range []string{namedRules, strings.Replace(namedRules, "namedSockets: [spire,", "namedSockets: [", 1)} {
 		h.replaceEngine(strings.Replace(text, "MODE", "enforce", 1), true)
 		plan, err := h.e.ResolveRunning(context.Background(), r)
-		must(t, err)
+		testkit.Must(t, err)
 		view, _ := viewOf(t, plan)
 		if len(plan.Staging.Sockets) != 2 || plan.Staging.Sockets[0].At[0] != "named/spire/agent.sock" || len(view) != 2 || view[0].Jackfield.OwnPath != "/run/spire/agent.sock" {
 			t.Errorf("sockets %+v, devices.json %+v", plan.Staging.Sockets, view)
@@ -239,7 +240,7 @@ func TestRunningContainerKeepsNamedSocket(t *testing.T) {
 	}
 	h.replaceEngine(strings.Replace(strings.Replace(namedRules, "MODE", "enforce", 1), "    spire: ", "    renamed: ", 1), true)
 	plan, err := h.e.ResolveRunning(context.Background(), r)
-	must(t, err)
+	testkit.Must(t, err)
 	if plan.Items[0].Outcome != Skipped { // then nothing is removed
 		t.Errorf("the name is gone: %+v", plan.Items)
 	}

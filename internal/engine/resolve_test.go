@@ -19,6 +19,7 @@ import (
 
 	"github.com/jackfield/jackfield/internal/base/name"
 	"github.com/jackfield/jackfield/internal/base/reserved"
+	"github.com/jackfield/jackfield/internal/base/testkit"
 	"github.com/jackfield/jackfield/internal/config"
 	"github.com/jackfield/jackfield/internal/config/policy"
 	"github.com/jackfield/jackfield/internal/deliver/staging"
@@ -52,20 +53,20 @@ func newHost(t *testing.T, mode string) *host {
 	t.Helper()
 	// The path of a UNIX socket must be short, so t.TempDir is not usable.
 	dir, err := os.MkdirTemp("", "jf")
-	must(t, err)
+	testkit.Must(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	h := &host{t: t, dir: dir}
 	for _, d := range []string{"etc/cdi", "run/cdi", "run/vsw", "var", "dev"} {
-		must(t, os.MkdirAll(filepath.Join(dir, d), 0o755))
+		testkit.Must(t, os.MkdirAll(filepath.Join(dir, d), 0o755))
 	}
-	must(t, os.Symlink("../run", filepath.Join(dir, "var/run")))
+	testkit.Must(t, os.Symlink("../run", filepath.Join(dir, "var/run")))
 	root, err := hostfs.New(dir)
-	must(t, err)
+	testkit.Must(t, err)
 	cfg, err := config.Parse([]byte(strings.ReplaceAll(rules, "MODE", mode)), "/etc/jackfield/config.yaml")
-	must(t, err)
+	testkit.Must(t, err)
 	h.e, err = New(root, cfg, Options{FindSocketDir: staging.SocketDirFinder(root, cfg.StateDir, "")})
-	must(t, err)
-	t.Cleanup(func() { must(t, h.e.Close()) })
+	testkit.Must(t, err)
+	t.Cleanup(func() { testkit.Must(t, h.e.Close()) })
 	h.write("/etc/cdi/v.json", `{"cdiVersion":"0.6.0","kind":"vendor.com/net","containerEdits":{"env":["SPEC=1"],"hooks":[{"hookName":"prestart","path":"/h"}]},
  "devices":[
   {"name":"a","containerEdits":{"env":["DEV=a"],"deviceNodes":[{"path":"/dev/a","type":"c","major":1,"minor":3}]}},
@@ -74,26 +75,19 @@ func newHost(t *testing.T, mode string) *host {
 	return h
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func (h *host) write(path, text string) {
 	h.t.Helper()
 	path = filepath.Join(h.dir, path)
-	must(h.t, os.MkdirAll(filepath.Dir(path), 0o755))
-	must(h.t, os.WriteFile(path, []byte(text), 0o644))
+	testkit.Must(h.t, os.MkdirAll(filepath.Dir(path), 0o755))
+	testkit.Must(h.t, os.WriteFile(path, []byte(text), 0o644))
 }
 
 func (h *host) listen(path string) {
 	h.t.Helper()
 	path = filepath.Join(h.dir, path)
-	must(h.t, os.MkdirAll(filepath.Dir(path), 0o755))
+	testkit.Must(h.t, os.MkdirAll(filepath.Dir(path), 0o755))
 	l, err := net.Listen("unix", path)
-	must(h.t, err)
+	testkit.Must(h.t, err)
 	h.t.Cleanup(func() { l.Close() })
 }
 
@@ -117,7 +111,7 @@ func newRequest(devices string) *Request {
 func (h *host) resolve(r *Request) *Plan {
 	h.t.Helper()
 	p, err := h.e.Resolve(context.Background(), r)
-	must(h.t, err)
+	testkit.Must(h.t, err)
 	if p == nil {
 		h.t.Fatal("no plan")
 	}
@@ -194,7 +188,7 @@ func TestPlanIsDeterministic(t *testing.T) {
 	var first string
 	for range 20 {
 		data, err := json.Marshal(h.resolve(newRequest("vendor.com/net=b,vendor.com/net=a")))
-		must(t, err)
+		testkit.Must(t, err)
 		if first == "" {
 			first = string(data)
 		}
@@ -415,10 +409,10 @@ func TestCancelledContextIsAnError(t *testing.T) {
 func TestSocketBelowRootWithAndWithoutSymlink(t *testing.T) {
 	h := newHost(t, "enforce")
 	other, err := config.Parse([]byte(strings.ReplaceAll(strings.ReplaceAll(rules, "/var/run/vsw", "/run/vsw"), "MODE", "enforce")), "f")
-	must(t, err)
+	testkit.Must(t, err)
 	e, err := New(h.e.host, other, Options{FindSocketDir: staging.SocketDirFinder(h.e.host, other.StateDir, "")})
-	must(t, err)
-	t.Cleanup(func() { must(t, e.Close()) })
+	testkit.Must(t, err)
+	t.Cleanup(func() { testkit.Must(t, e.Close()) })
 	h.listen("/run/vsw/p1/s")
 	for name, engine := range map[string]*Engine{"root /var/run/vsw": h.e, "root /run/vsw": e} {
 		for _, path := range []string{"/var/run/vsw/p1/s", "/run/vsw/p1/s"} {
@@ -447,7 +441,7 @@ func TestUnallocatedDeviceFailsContainerThatRequestsIt(t *testing.T) {
 func TestNodesBelongToContainerUser(t *testing.T) {
 	h := newHost(t, "enforce")
 	tree, err := sysfstest.New(h.dir)
-	must(t, err)
+	testkit.Must(t, err)
 	err = errors.Join(tree.AddPCI("0000:03:00.1", "vfio-pci", 11), tree.AddVFIO(11, sysfstest.Zero(), sysfstest.Null()))
 	if errors.Is(err, sysfstest.ErrNoMknod) {
 		if os.Getenv("CI") == "true" {
@@ -455,7 +449,7 @@ func TestNodesBelongToContainerUser(t *testing.T) {
 		}
 		t.Skip(err)
 	}
-	must(t, err)
+	testkit.Must(t, err)
 	h.writeInfo("one", "net1", `{"type":"pci","version":"1.1.0","pci":{"pci-address":"0000:03:00.1"}}`)
 	r := newRequest("vendor.com/net=a")
 	r.Have.Env = []string{"PCIDEVICE_VENDOR_COM_VF=0000:03:00.1"}
@@ -522,11 +516,11 @@ func TestDenialOfUnknownDeviceNamesNoOther(t *testing.T) {
 
 func TestDenialNamesConfiguration(t *testing.T) {
 	root, err := hostfs.New(t.TempDir())
-	must(t, err)
+	testkit.Must(t, err)
 	cfg, err := config.Parse([]byte("policy: {mode: enforce}\n"), "/etc/jackfield/config.yaml")
-	must(t, err)
+	testkit.Must(t, err)
 	e, err := New(root, cfg, Options{FindSocketDir: staging.SocketDirFinder(root, cfg.StateDir, ""), Once: true, ConfigName: "config.yaml of ConfigMap jackfield"})
-	must(t, err)
+	testkit.Must(t, err)
 	defer e.Close()
 	_, err = e.Resolve(t.Context(), newRequest("vendor.com/net=a"))
 	if err == nil || !strings.Contains(err.Error(), "add to policy.rules in config.yaml of ConfigMap jackfield:") {
@@ -552,12 +546,12 @@ func TestProcessOfOneRequestGetsTheSame(t *testing.T) {
 	h.write("/etc/cdi/bad-other.json", `{"kind":"vendor.com/other"}`)
 	h.write("/run/cdi/v.json", spec("vendor.com/net", "b"))
 	once, err := New(h.e.host, h.e.cfg, Options{Once: true})
-	must(t, err)
+	testkit.Must(t, err)
 	defer once.Close()
 	describe := func(e *Engine, devices string) string {
 		p, err := e.Resolve(t.Context(), newRequest(devices))
 		text, marshalErr := json.Marshal(p)
-		must(t, marshalErr)
+		testkit.Must(t, marshalErr)
 		return fmt.Sprintf("%s\n%v", text, err)
 	}
 	for _, devices := range []string{

@@ -11,6 +11,8 @@ import (
 
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
+
+	"github.com/jackfield/jackfield/internal/base/testkit"
 )
 
 // newRunningRequest returns the request of a running container that has all its sockets.
@@ -27,7 +29,7 @@ func TestResolveRunningFailsWhenIncomplete(t *testing.T) {
 	h.listen("/run/vsw/1/s")
 	h.writeInfo("one", "net1", vhostUserInfo("client", "/var/run/vsw/1/s"))
 	plan, err := h.e.ResolveRunning(context.Background(), newRunningRequest())
-	must(t, err)
+	testkit.Must(t, err)
 	if len(plan.Items) != 1 || plan.Items[0].Err != nil || len(plan.Staging.Sockets)+len(plan.Staging.Dirs) == 0 && plan.Staging.Files == nil {
 		t.Fatalf("before the deadline: %+v", plan)
 	}
@@ -58,7 +60,7 @@ func TestResolveRunningReportsUnreadSources(t *testing.T) {
 		"all sources valid":     {breakSource: func(*host) {}},
 		"invalid Multus record": {breakSource: func(h *host) { h.write(multus+"/sb", "{") }, want: multus + "/sb"},
 		"missing device-info directory": {breakSource: func(h *host) {
-			must(h.t, os.RemoveAll(filepath.Join(h.dir, "run/k8s.cni.cncf.io/devinfo/cni")))
+			testkit.Must(h.t, os.RemoveAll(filepath.Join(h.dir, "run/k8s.cni.cncf.io/devinfo/cni")))
 		}, want: "deviceInfo.cniDir"},
 		"invalid file of a network without a rule": {breakSource: func(h *host) { h.writeInfo("one", "net1", "{") }, ns: "other", want: "net1"},
 		"unresponsive socket root of a network without a rule": {breakSource: func(h *host) {
@@ -80,7 +82,7 @@ func TestResolveRunningReportsUnreadSources(t *testing.T) {
 				r.Namespace = tc.ns
 			}
 			plan, err := h.e.ResolveRunning(context.Background(), r)
-			must(t, err)
+			testkit.Must(t, err)
 			var got []string
 			for _, err := range plan.Unchecked {
 				got = append(got, err.Error())
@@ -99,10 +101,10 @@ func TestResolveRunningFailsWithoutDescriptors(t *testing.T) {
 	h.listen("/run/vsw/1/s")
 	h.writeInfo("one", "net1", vhostUserInfo("client", "/var/run/vsw/1/s"))
 	var limit unix.Rlimit
-	must(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
-	must(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 0, Max: limit.Max}))
+	testkit.Must(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
+	testkit.Must(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 0, Max: limit.Max}))
 	plan, err := h.e.ResolveRunning(context.Background(), newRunningRequest())
-	must(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &limit))
+	testkit.Must(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &limit))
 	if err == nil {
 		t.Errorf("got plan %+v and no error", plan)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/containerd/errdefs"
 
+	"github.com/jackfield/jackfield/internal/base/testkit"
 	"github.com/jackfield/jackfield/internal/config"
 	"github.com/jackfield/jackfield/internal/deliver/sockdir"
 	"github.com/jackfield/jackfield/internal/deliver/staging"
@@ -33,26 +34,26 @@ policy:
 func (h *host) replaceEngine(text string, staged bool) {
 	h.t.Helper()
 	root, err := hostfs.New(h.dir)
-	must(h.t, err)
+	testkit.Must(h.t, err)
 	cfg, err := config.Parse([]byte(text), "/etc/jackfield/config.yaml")
-	must(h.t, err)
-	must(h.t, h.e.Close())
+	testkit.Must(h.t, err)
+	testkit.Must(h.t, h.e.Close())
 	h.e, err = New(root, cfg, Options{FindSocketDir: staging.SocketDirFinder(root, cfg.StateDir, ""), Staged: func() bool { return staged }})
-	must(h.t, err)
+	testkit.Must(h.t, err)
 }
 
 // recordCreatedDir creates a directory and claims it for a sandbox, as jackfield-cni does.
 func (h *host) recordCreatedDir(path, sandbox string) {
 	h.t.Helper()
-	must(h.t, os.MkdirAll(filepath.Join(h.dir, path), 0o755))
+	testkit.Must(h.t, os.MkdirAll(filepath.Join(h.dir, path), 0o755))
 	d, holder := sockdir.New(h.e.host, "/var/run/jackfield/claims"), sockdir.Holder{Sandbox: sandbox, Adapter: sockdir.CNI}
 	_, err := d.Claim(path, holder, true)
-	must(h.t, err)
+	testkit.Must(h.t, err)
 	f, err := os.Open(filepath.Join(h.dir, path))
-	must(h.t, err)
+	testkit.Must(h.t, err)
 	defer f.Close()
 	_, err = d.Limit(path, int(f.Fd()), holder, 0)
-	must(h.t, err)
+	testkit.Must(h.t, err)
 }
 
 // If the application creates the socket, the container gets the whole directory. The directory must have been
@@ -165,9 +166,9 @@ func TestStagingRefusesDirectoryCreatedLater(t *testing.T) {
 	h.writeInfo("one", "net1", vhostUserInfo("server", "/var/run/vsw/ports/a/late/vhu.sock"))
 	h.replaceEngine(strings.Replace(strings.Replace(portRules, "MODE", "enforce", 1), "ports/a/**", "ports/a/*/*", 1), false)
 	p := h.resolve(newRequest(""))
-	must(t, os.MkdirAll(filepath.Join(h.dir, "run/vsw/ports/a/late"), 0o755))
+	testkit.Must(t, os.MkdirAll(filepath.Join(h.dir, "run/vsw/ports/a/late"), 0o755))
 	store, err := staging.Open(h.e.host, "/var/run/jackfield", staging.Options{Mode: staging.ModeDirectory})
-	must(t, err)
+	testkit.Must(t, err)
 	if err := store.Prepare(*p.Staging); !isRefusal(err) || !strings.Contains(err.Error(), "/var/run/vsw/ports/a/late/**") {
 		t.Errorf("got %v", err)
 	}

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackfield/jackfield/internal/base/testkit"
+
 	"github.com/jackfield/jackfield/internal/config"
 	"github.com/jackfield/jackfield/internal/deliver/staging"
 	"github.com/jackfield/jackfield/internal/edit"
@@ -25,7 +27,7 @@ func TestSocketsAreAccessibleToContainerUser(t *testing.T) {
 	h.write("/proc/79/uid_map", "zero\n")
 	h.write("/proc/80/uid_map", strings.Repeat("0 1 1\n", 4000))
 	root, err := hostfs.New(h.dir)
-	must(t, err)
+	testkit.Must(t, err)
 	for _, c := range []struct {
 		name, sockets string
 		user          *User
@@ -58,21 +60,21 @@ func TestSocketsAreAccessibleToContainerUser(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			text := strings.Replace(strings.ReplaceAll(rules, "MODE", "enforce"), "sockets: {", "sockets: {"+c.sockets+", ", 1)
 			cfg, err := config.Parse([]byte(strings.Replace(text, "{, ", "{", 1)), "/etc/jackfield/config.yaml")
-			must(t, err)
+			testkit.Must(t, err)
 			for _, staged := range []bool{true, false} {
 				e, err := New(root, cfg, Options{FindSocketDir: staging.SocketDirFinder(root, cfg.StateDir, ""), Staged: func() bool { return staged }})
-				must(t, err)
+				testkit.Must(t, err)
 				r := newRequest("")
 				r.User, r.UserNS = c.user, c.ns
 				plan, err := e.Resolve(t.Context(), r)
-				must(t, e.Close())
+				testkit.Must(t, e.Close())
 				if c.err != "" {
 					if err == nil || !strings.Contains(err.Error(), c.err) || !strings.Contains(err.Error(), "vhost-user.path") {
 						t.Errorf("got %v, want %q and the field", err, c.err)
 					}
 					continue
 				}
-				must(t, err)
+				testkit.Must(t, err)
 				method := c.method
 				if method == "" {
 					method = edit.ByACL

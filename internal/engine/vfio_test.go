@@ -10,6 +10,7 @@ import (
 
 	"github.com/containerd/errdefs"
 
+	"github.com/jackfield/jackfield/internal/base/testkit"
 	"github.com/jackfield/jackfield/internal/edit"
 	"github.com/jackfield/jackfield/internal/host/sysfstest"
 )
@@ -20,7 +21,7 @@ func newVFIOHost(t *testing.T, devices string) (*host, *sysfstest.Tree, *Request
 	t.Helper()
 	h := newHost(t, "enforce")
 	tree, err := sysfstest.New(h.dir)
-	must(t, err)
+	testkit.Must(t, err)
 	skipWithoutMknod(t, errors.Join(tree.AddPCI("0000:03:00.1", "vfio-pci", 11), tree.AddVFIO(11, sysfstest.Null(), sysfstest.Zero()),
 		tree.AddIOMMUFD("0000:03:00.1", 0, sysfstest.Zero(), sysfstest.Null())))
 	h.replaceConfig(strings.NewReplacer(`"/dev/vfio/*"`, devices, "MODE", "enforce").Replace(rules))
@@ -101,7 +102,7 @@ func TestIOMMUGroupWithForeignFunctionIsRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h, tree, r := newVFIOHost(t, `"/dev/vfio/*"`)
-			must(t, c.neighbour(tree))
+			testkit.Must(t, c.neighbour(tree))
 			r.Have.Env[0] += c.allocated
 			if c.words == nil {
 				if p := h.resolve(r); len(p.Set.Devices) == 0 {

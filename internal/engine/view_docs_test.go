@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackfield/jackfield/internal/base/testkit"
+
 	"github.com/jackfield/jackfield/internal/config"
 	"github.com/jackfield/jackfield/internal/source/attachment"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
@@ -89,11 +91,11 @@ func (n *schemaNode) listUnusedKeys(at string) []string {
 // The schema has exactly the keys that devices.json can have, and the page describes each.
 func TestViewIsDocumented(t *testing.T) {
 	text, err := os.ReadFile("../../docs/reference/devices.schema.json")
-	must(t, err)
+	testkit.Must(t, err)
 	var schema schemaNode
-	must(t, json.Unmarshal(text, &schema))
+	testkit.Must(t, json.Unmarshal(text, &schema))
 	page, err := os.ReadFile("../../docs/reference/devices-json.md")
-	must(t, err)
+	testkit.Must(t, err)
 
 	const notes = `"jackfield.dev/interface":{"mac":"c2:11:22:33:44:55","mtu":9000,"queues":2,"ips":["10.0.0.1/24"],"gateway":["10.0.0.254"],` +
 		`"dns":{"nameservers":["8.8.8.8"],"domain":"a","search":["b"],"options":["c"]},"bandwidth":{"ingressRate":2048},"labels":[{"key":"a","value":"b"}]}`
@@ -105,7 +107,7 @@ func TestViewIsDocumented(t *testing.T) {
 		`"type":"memif","memif":{"role":"slave","mode":"ethernet","path":"/s"}`,
 	} {
 		parsed, err := deviceinfo.Parse([]byte(`{"version":"1.1.0",`+info+`}`), "")
-		must(t, err)
+		testkit.Must(t, err)
 		a := &attachment.Attachment{Network: "ns/n", IfName: "net1", Resource: "vendor.com/vf", DeviceID: "id", Info: parsed}
 		view = append(view, *newAttachmentEntry(a, placement{path: "/s", ownPath: "/s", creator: config.SideHost, note: "n"}))
 	}
@@ -113,9 +115,9 @@ func TestViewIsDocumented(t *testing.T) {
 	view = append(view, *newNamedEntry("a", placement{path: "/s", ownPath: "/t", creator: config.SideHost, note: "n"}),
 		*newAttachmentEntry(&attachment.Attachment{Claimed: claim}, placement{}))
 	data, err := encodeView(listDevices(view))
-	must(t, err)
+	testkit.Must(t, err)
 	var value any
-	must(t, json.Unmarshal(data, &value))
+	testkit.Must(t, json.Unmarshal(data, &value))
 	for _, fault := range schema.validate("devices", replaceNumbers(value)) {
 		t.Error(fault)
 	}
@@ -151,7 +153,7 @@ func replaceNumbers(value any) any {
 // The page describes every variable that a container gets.
 func TestVariablesAreDocumented(t *testing.T) {
 	page, err := os.ReadFile("../../docs/reference/environment.md")
-	must(t, err)
+	testkit.Must(t, err)
 	h := newNamedHost(t, true, "")
 	h.listen("/run/vsw/a/s")
 	h.writeInfo("one", "net-1", vhostUserInfo("client", "/var/run/vsw/a/s"))

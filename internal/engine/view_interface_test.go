@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/jackfield/jackfield/internal/base/testkit"
 	"github.com/jackfield/jackfield/internal/config"
 	"github.com/jackfield/jackfield/internal/source/attachment"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
@@ -26,13 +27,13 @@ func TestViewHasInterface(t *testing.T) {
 		`{"mac":1}`: {`"device-info":{"jackfield.dev/interface":{"mac":1}},"jackfield":{}`, "--vdev=net_memif0,role=client,id=0,socket=/s,socket-abstract=no"},
 	} {
 		info, err := deviceinfo.Parse([]byte(`{"type":"memif","version":"1.1.0","memif":{"role":"slave","mode":"ethernet","path":"/s"},"jackfield.dev/interface":`+notes+`}`), "")
-		must(t, err)
+		testkit.Must(t, err)
 		v := newAttachmentEntry(&attachment.Attachment{Network: "n", IfName: "net1", Info: info}, placement{path: "/s"})
 		var got, expected map[string]any
 		text, err := json.Marshal(v.element)
-		must(t, err)
-		must(t, json.Unmarshal(text, &got))
-		must(t, json.Unmarshal([]byte(`{"name":"n","interface":"net1",`+want.status+`}`), &expected))
+		testkit.Must(t, err)
+		testkit.Must(t, json.Unmarshal(text, &got))
+		testkit.Must(t, json.Unmarshal([]byte(`{"name":"n","interface":"net1",`+want.status+`}`), &expected))
 		device := got["device-info"].(map[string]any)
 		delete(device, "type")
 		delete(device, "version")
@@ -51,7 +52,7 @@ func TestViewHasInterface(t *testing.T) {
 
 func TestQueuesAreEALArgumentsOfVirtioUser(t *testing.T) {
 	info, err := deviceinfo.Parse([]byte(`{"type":"vhost-user","version":"1.1.0","vhost-user":{"mode":"server","path":"/s"},"jackfield.dev/interface":{"queues":4,"mac":"c2:11:22:33:44:55"}}`), "")
-	must(t, err)
+	testkit.Must(t, err)
 	a := &attachment.Attachment{Network: "n", IfName: "net1", Info: info}
 	v := newAttachmentEntry(a, placement{path: "/s", creator: config.SideApplication})
 	const want = "--vdev=net_virtio_user0,path=/s,server=1,queues=4,mac=c2:11:22:33:44:55"

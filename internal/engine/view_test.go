@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackfield/jackfield/internal/base/testkit"
+
 	"github.com/jackfield/jackfield/internal/source/attachment"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 	"github.com/jackfield/jackfield/pkg/devices"
@@ -15,21 +17,21 @@ import (
 // devices.json is valid JSON for any names.
 func TestViewIsJSON(t *testing.T) {
 	info, err := deviceinfo.Parse([]byte(`{"type":"memif","version":"1.1.0","memif":{"role":"slave","mode":"ethernet","path":"@x"},"é":"\u0001"}`), "")
-	must(t, err)
+	testkit.Must(t, err)
 	for _, s := range []string{"", "plain", `quote " and \ back`, "control \x01\n", "ünïcode", "\xff\xfe", "</script>"} {
 		a := &attachment.Attachment{Network: s, IfName: s, Resource: s, DeviceID: s, Info: info}
 		v := newAttachmentEntry(a, placement{path: "@x", ownPath: s, note: s}).element
 		with := v
 		with.Jackfield.EAL = []string{s, "-a", s}
 		data, err := encodeView([]devices.Device{with, v})
-		must(t, err)
+		testkit.Must(t, err)
 		var list []map[string]any
 		if err := json.Unmarshal(data, &list); err != nil || len(list) != 2 {
 			t.Fatalf("%q: %v in %s", s, err, data)
 		}
 		var want string
 		quoted, _ := json.Marshal(s)
-		must(t, json.Unmarshal(quoted, &want))
+		testkit.Must(t, json.Unmarshal(quoted, &want))
 		if list[0]["name"] != want {
 			t.Errorf("the name is %q, want %q", list[0]["name"], want)
 		}

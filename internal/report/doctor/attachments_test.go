@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackfield/jackfield/internal/base/testkit"
+
 	"github.com/jackfield/jackfield/internal/base/diag"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/internal/port/record"
@@ -26,23 +28,23 @@ func TestAttachmentsOfRemovedSandboxes(t *testing.T) {
 		{nil, []string{"gone", "lives"}},
 	} {
 		host, err := hostfs.New(t.TempDir())
-		must(t, err)
+		testkit.Must(t, err)
 		store, err := record.Open(host, record.DefaultDir)
-		must(t, err)
+		testkit.Must(t, err)
 		defer store.Close()
 		for id, adapter := range map[string]string{"lives": "", "gone": "", "podman": "netavark"} {
 			key := record.Key{Network: "fast", ContainerID: id, Interface: "net1"}
-			must(t, store.Create(&record.Record{Key: key, Adapter: adapter, Netns: "/run/netns/gone", InfoDir: deviceinfo.DefaultCNIDir,
+			testkit.Must(t, store.Create(&record.Record{Key: key, Adapter: adapter, Netns: "/run/netns/gone", InfoDir: deviceinfo.DefaultCNIDir,
 				InfoFile: "default-fast-" + id + "_net1", Info: &deviceinfo.Info{Type: deviceinfo.TypeVhostUser, Version: deviceinfo.Version,
 					VhostUser: &deviceinfo.VhostUser{Mode: "server", Path: "/x"}}}))
 			old := time.Now().Add(-time.Hour)
-			must(t, os.Chtimes(host.Path(path.Join(record.DefaultDir, key.FileName())), old, old))
+			testkit.Must(t, os.Chtimes(host.Path(path.Join(record.DefaultDir, key.FileName())), old, old))
 		}
 		n := newNode(Options{Host: host})
 		found := checkAttachments(n, tc.listed, time.Now().Add(-time.Minute))
 		found.fix(t.Context())
 		keys, err := store.Keys()
-		must(t, err)
+		testkit.Must(t, err)
 		var left []string
 		for _, key := range keys {
 			left = append(left, key.ContainerID)
@@ -54,12 +56,5 @@ func TestAttachmentsOfRemovedSandboxes(t *testing.T) {
 		if len(found) != 1 || !found[0].Fixed || !strings.HasPrefix(found[0].Found, count) {
 			t.Errorf("listed %q: %+v, want %s", tc.listed, found, count)
 		}
-	}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }
