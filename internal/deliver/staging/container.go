@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/containerd/errdefs"
@@ -63,30 +62,6 @@ func validatePlaces(c *edit.Container) error {
 // isLocal reports whether a path is clean and does not leave the directory it begins in.
 func isLocal(p string) bool {
 	return p != "" && p != "." && filepath.Clean(p) == p && filepath.IsLocal(p) && strings.IndexByte(p, 0) < 0
-}
-
-// mountPoints returns the places in the staging directory that can have mounts. A place that
-// contains others comes before them.
-func mountPoints(c *edit.Container) []string {
-	var points []string
-	for _, d := range c.Dirs {
-		if d.Scratch {
-			points = append(points, d.Path)
-		}
-	}
-	for _, d := range c.SocketDirs {
-		if d.At != "" {
-			points = append(points, d.At)
-		}
-	}
-	for _, k := range c.Sockets {
-		for _, at := range k.At {
-			if !slices.Contains(points, filepath.Dir(at)) {
-				points = append(points, at)
-			}
-		}
-	}
-	return points
 }
 
 func checkIDs(sandboxID, containerID string) error {

@@ -24,29 +24,26 @@ const (
 	daemonLockWait = 200 * time.Millisecond
 )
 
-// lockAsDaemon takes the lock of Options.Exclusive until Close: two daemons would remove what the other one
-// keeps. It locks the directory, which needs no write access: a daemon with a read-only state directory runs,
-// and refuses containers with sockets.
-func (s *Store) lockAsDaemon() error {
-	if !s.opts.Exclusive {
-		return nil
-	}
-	fd, err := unix.Open(s.dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+// lockAsDaemon takes the lock of Options.Exclusive: each of two daemons would remove the containers of the other one.
+// It locks the directory, which needs no write access: a daemon with a read-only state directory runs, and refuses
+// containers with sockets.
+func lockAsDaemon(dir, hostDir string) (lock int, err error) {
+	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return fmt.Errorf("lock state directory: %w", &os.PathError{Op: "open", Path: s.dir, Err: err})
+		return -1, fmt.Errorf("lock state directory: %w", &os.PathError{Op: "open", Path: dir, Err: err})
 	}
-	file := filepath.Join(s.dir, pidFile)
+	file := filepath.Join(dir, pidFile)
 	err = hostfs.LockWithin(fd, daemonLockWait)
 	if errors.Is(err, unix.EWOULDBLOCK) {
-		err = errdefs.ErrConflict.WithMessage(fmt.Sprintf("process %s is the daemon of state directory %s; stop it first, or set another stateDir", readPID(file), s.hostDir))
+		err = errdefs.ErrConflict.WithMessage(fmt.Sprintf(
+			"process %s is the daemon of state directory %s; stop it first, or set another stateDir", readPID(file), hostDir))
 	}
 	if err != nil {
 		unix.Close(fd)
-		return fmt.Errorf("lock state directory: %w", err)
+		return -1, fmt.Errorf("lock state directory: %w", err)
 	}
 	writePID(file)
-	s.daemonLock = fd
-	return nil
+	return fd, nil
 }
 
 // writePID writes this process's ID to a file as far as that is possible.

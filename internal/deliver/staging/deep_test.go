@@ -58,8 +58,8 @@ func TestRebindRefusesDirectoryOfAnotherSandbox(t *testing.T) {
 	testkit.Must(t, n.Prepare(newContainer("c1", "s1", "a/a.sock")))
 	n.wantAnswer(n.stagedPath("c1", "net/net1/a.sock"), "vswitch")
 	// The container's claim of the socket was lost.
-	testkit.Must(t, n.dirs.Release(func(h sockdir.Holder) bool { return h.Sandbox == "s1" }))
-	_, err := n.dirs.Claim("/run/vsw/a", sockdir.Holder{Sandbox: "other", Adapter: sockdir.CNI}, true)
+	testkit.Must(t, n.sockets.dirs.Release(func(h sockdir.Holder) bool { return h.Sandbox == "s1" }))
+	_, err := n.sockets.dirs.Claim("/run/vsw/a", sockdir.Holder{Sandbox: "other", Adapter: sockdir.CNI}, true)
 	testkit.Must(t, err)
 	n.listen("run/vsw/a/a.sock", "impostor")
 	n.waitUntil(func() bool { return len(n.events.failures()) > 0 }, "the socket was not refused")

@@ -81,7 +81,7 @@ func TestDirectoryIsBounded(t *testing.T) {
 	if st.Uid != 1234 || st.Gid != 1235 || st.Mode&0o7777 != 0o755 {
 		t.Errorf("directory has owner %d:%d and mode %o", st.Uid, st.Gid, st.Mode)
 	}
-	inside := filepath.Join(n.containersDir(), "c1", "net/net1")
+	inside := filepath.Join(n.containers.dir, "c1", "net/net1")
 	if identityAt(t, inside) != identityAt(t, own) {
 		t.Error("container and host have different directories")
 	}
@@ -104,13 +104,13 @@ func TestDirectoryIsBounded(t *testing.T) {
 	second := newServer("c2", "s1", "a/b")
 	second.SocketDirs[0].At = "net/net1"
 	testkit.Must(t, n.Prepare(second))
-	if identityAt(t, filepath.Join(n.containersDir(), "c2", "net/net1")) != identityAt(t, own) {
+	if identityAt(t, filepath.Join(n.containers.dir, "c2", "net/net1")) != identityAt(t, own) {
 		t.Errorf("the sandbox's second container has another directory; mounts %v", n.mountedSockets())
 	}
 	if err := n.Prepare(newServer("c3", "s2", "a/b")); !errdefs.IsConflict(err) {
 		t.Errorf("another sandbox: %v", err)
 	}
-	if state, err := n.dirs.Find("s1", "/run/vsw", "a/b"); state != edit.OwnDir || err != nil {
+	if state, err := n.sockets.dirs.Find("s1", "/run/vsw", "a/b"); state != edit.OwnDir || err != nil {
 		t.Errorf("the directory has state %v, %v", state, err)
 	}
 	testkit.Must(t, n.RemoveSandbox("s1"))
@@ -155,8 +155,8 @@ func TestBoundedDirectoryAfterCrash(t *testing.T) {
 		for _, again := range []bool{false, true} {
 			n := newBoundedNode(t)
 			c := newServer("c1", "s1", "a")
-			testkit.Must(t, n.locked(func() error { return n.recordContainer(&c) }))
-			testkit.Must(t, n.markClaimed("s1"))
+			testkit.Must(t, n.lock.run(func() error { return n.recordContainer(&c) }))
+			testkit.Must(t, n.records.markClaimed("s1"))
 			testkit.Must(t, os.Mkdir(n.path("run/vsw/a"), 0o755))
 			writeClaim(t, n.Store, "a", recorded(n))
 			n.open(Options{Mode: ModeMount, Watch: true, DirectorySize: testSize})

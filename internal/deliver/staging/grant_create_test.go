@@ -79,11 +79,11 @@ func claimAsCNI(t *testing.T, s *Store, dir, sandbox string) {
 	t.Helper()
 	path := "/run/vsw/" + filepath.Base(dir)
 	holder := sockdir.Holder{Sandbox: sandbox, Adapter: sockdir.CNI, StateDir: "/run/jackfield/cni"}
-	_, err := s.dirs.Claim(path, holder, true)
+	_, err := s.sockets.dirs.Claim(path, holder, true)
 	testkit.Must(t, err)
 	f, err := os.Open(dir)
 	testkit.Must(t, err)
 	defer f.Close()
-	_, err = s.dirs.Limit(path, int(f.Fd()), holder, 0)
+	_, err = s.sockets.dirs.Limit(path, int(f.Fd()), holder, 0)
 	testkit.Must(t, err)
 }

@@ -4,7 +4,6 @@ package staging
 
 import (
 	"errors"
-	"path/filepath"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -37,51 +36,15 @@ type PlacedSocket struct {
 	Since time.Time
 }
 
-// Sockets returns the sockets of all tracked containers. It reads the host's file systems, so it can hang.
-func (s *Store) Sockets() []PlacedSocket {
-	var all []PlacedSocket
-	s.mu.Lock()
-	for id, r := range s.tracked {
-		for i := range r.Sockets {
-			k := &r.Sockets[i]
-			for _, at := range k.At {
-				all = append(all, PlacedSocket{ContainerID: id, SandboxID: r.SandboxID, At: at, HostPath: k.HostPath(), Rebinds: r.rebinds[k.HostPath()]})
-			}
-		}
-		for i := range r.SocketDirs {
-			if d := &r.SocketDirs[i]; d.At != "" {
-				all = append(all, PlacedSocket{ContainerID: id, SandboxID: r.SandboxID, At: d.At, HostPath: filepath.Join(d.Root, d.Rel), State: SocketDirectory})
-			}
-		}
-	}
-	s.mu.Unlock()
-	for i := range all {
-		p := &all[i]
-		if p.State == SocketDirectory {
-			p.Since = modTime(s.recordFile(p.SandboxID, p.ContainerID))
-			continue
-		}
-		place := filepath.Join(s.containersDir(), p.ContainerID, p.At)
-		// The record is written again with each network that comes or goes. The directory of the place is not.
-		p.Since = modTime(filepath.Dir(place))
-		bound, ok := boundSocket(place)
-		if !ok {
-			p.State, p.Since = SocketAwaited, time.Time{}
-			continue
-		}
-		p.Identity, p.State = bound, SocketBound
-		if created := modTime(place); created.After(p.Since) {
-			p.Since = created
-		}
-		if present, ok := boundSocket(s.host.Path(p.HostPath)); !ok {
-			p.State = SocketRemoved
-		} else if present != bound {
-			p.State = SocketOutdated
-		} else if !isServed(place) {
-			p.State = SocketRefusing
-		}
-	}
-	return all
+// Stats are counts of what a store tracks.
+type Stats struct {
+	Containers int
+	Sockets    int // of the host, bound in the containers
+}
+
+// Add returns the sum of the counts of two stores.
+func (s Stats) Add(o Stats) Stats {
+	return Stats{s.Containers + o.Containers, s.Sockets + o.Sockets}
 }
 
 // isServed reports whether a process may listen on a socket. It connects a datagram socket: where another kind listens,
@@ -100,14 +63,4 @@ func isServed(path string) bool {
 	// By descriptor: the path can be longer than a socket's address.
 	err = unix.Connect(fd, &unix.SockaddrUnix{Name: hostfs.DescriptorPath(file)})
 	return !errors.Is(err, unix.ECONNREFUSED)
-}
-
-// modTime returns when a file was written, a directory was changed or a socket was created. It is zero
-// for what does not exist.
-func modTime(path string) time.Time {
-	var st unix.Stat_t
-	if unix.Lstat(path, &st) != nil {
-		return time.Time{}
-	}
-	return time.Unix(st.Mtim.Unix()).UTC()
 }

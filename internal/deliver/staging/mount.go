@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -30,14 +32,16 @@ func cloneMount(fd int, attr uint64) (int, error) {
 	if err != nil {
 		return -1, err
 	}
-	if err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, &unix.MountAttr{Attr_set: attr, Propagation: unix.MS_PRIVATE}); err != nil {
+	private := unix.MountAttr{Attr_set: attr, Propagation: unix.MS_PRIVATE}
+	if err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, &private); err != nil {
 		unix.Close(tree)
 		return -1, os.NewSyscallError("mount_setattr", err)
 	}
 	return tree, nil
 }
 
-// openTree returns a detached clone of a descriptor's mount, in the same peer group, with the descriptor's file as its root.
+// openTree returns a detached clone of a descriptor's mount, in the same peer group, with the descriptor's file as
+// its root.
 func openTree(fd int) (int, error) {
 	tree, err := unix.OpenTree(fd, "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH)
 	return tree, os.NewSyscallError("open_tree", err)
@@ -45,7 +49,8 @@ func openTree(fd int) (int, error) {
 
 // attachMount mounts a detached mount at target. It follows no symlink there.
 func attachMount(tree int, target string, flags int) error {
-	return pathError("move_mount", target, unix.MoveMount(tree, "", unix.AT_FDCWD, target, unix.MOVE_MOUNT_F_EMPTY_PATH|flags))
+	err := unix.MoveMount(tree, "", unix.AT_FDCWD, target, unix.MOVE_MOUNT_F_EMPTY_PATH|flags)
+	return pathError("move_mount", target, err)
 }
 
 // pathError adds operation and path to the error of a system call, as os.NewSyscallError adds the call.
@@ -115,4 +120,15 @@ func boundSocket(target string) (hostfs.FileID, bool) {
 		return hostfs.FileID{}, false
 	}
 	return hostfs.StatID(&st), true
+}
+
+// scratchOwner returns the user who owns a scratch directory, nil for the process's own.
+func scratchOwner(c *edit.Container, dir string) *edit.User {
+	isIn := func(at string) bool { return strings.HasPrefix(at, dir+"/") }
+	for i := range c.Sockets {
+		if k := &c.Sockets[i]; k.Access.User != nil && slices.ContainsFunc(k.At, isIn) {
+			return k.Access.User
+		}
+	}
+	return nil
 }

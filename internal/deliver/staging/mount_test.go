@@ -375,7 +375,7 @@ func TestSocketsAreListed(t *testing.T) {
 	second := want(SocketBound, 1)
 	// A network of the container writes its record again.
 	later := time.Now().Add(time.Hour)
-	testkit.Must(t, os.Chtimes(n.recordFile("s1", "c1"), later, later))
+	testkit.Must(t, os.Chtimes(n.records.file("s1", "c1"), later, later))
 	n.events.mu.Lock()
 	again := 0
 	for _, r := range n.events.rebound {
@@ -496,7 +496,7 @@ func TestUpdateNamesRequestOfDeniedSocketOnce(t *testing.T) {
 	n := newNode(t)
 	n.listen("run/vsw/p/a.sock", "host")
 	testkit.Must(t, n.Prepare(edit.Container{ID: "c1", SandboxID: "s1"}))
-	_, err := n.dirs.Claim("/run/vsw/p", sockdir.Holder{Sandbox: "other", Adapter: sockdir.CNI}, true)
+	_, err := n.sockets.dirs.Claim("/run/vsw/p", sockdir.Holder{Sandbox: "other", Adapter: sockdir.CNI}, true)
 	testkit.Must(t, err)
 	c := newContainer("c1", "s1", "p/a.sock")
 	if _, err := n.Update(c); !errdefs.IsConflict(err) || strings.Count(err.Error(), c.Sockets[0].From) != 1 {
@@ -691,7 +691,7 @@ func TestContainerThatCannotBeRecordedLeavesNothing(t *testing.T) {
 	if err := n.Prepare(newContainer("c1", "s1", "p1/a.sock")); !errors.Is(err, unix.ENOSPC) {
 		t.Fatalf("error %v, want %v", err, unix.ENOSPC)
 	}
-	for _, dir := range []string{n.sandboxesDir(), n.containersDir()} {
+	for _, dir := range []string{n.records.sandboxesDir(), n.containers.dir} {
 		if left, err := listNames(dir); err != nil || len(left) > 0 {
 			t.Errorf("left in %s: %q, %v", dir, left, err)
 		}

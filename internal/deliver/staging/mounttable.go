@@ -30,11 +30,11 @@ type mountScan struct {
 	hiddenSince int64
 }
 
-// scanMounts finds the containers of the store that are mounted.
-func (s *Store) scanMounts(timeout time.Duration) (*mountScan, error) {
-	k := &mountScan{dir: s.containersDir(), mounted: make(map[string]bool), namespaces: make(map[string]bool)}
+// scanMounts finds the containers of a directory that are mounted.
+func scanMounts(containersDir string, timeout time.Duration) (*mountScan, error) {
+	k := &mountScan{dir: containersDir, mounted: make(map[string]bool), namespaces: make(map[string]bool)}
 	if err := k.scanProcesses(time.Now().Add(timeout)); err != nil {
-		return nil, fmt.Errorf("check which containers of state directory %q exist: %w", s.dir, err)
+		return nil, fmt.Errorf("check which containers of state directory %q exist: %w", filepath.Dir(containersDir), err)
 	}
 	return k, nil
 }
@@ -141,7 +141,8 @@ func (k *mountScan) noteHidden(proc string, err error) error {
 	}
 	started, kernel, ok := parseProcStat(string(text))
 	if !ok {
-		return errdefs.ErrInvalidArgument.WithMessage(fmt.Sprintf("read %s/stat: invalid content %.80q: must be in the format of proc_pid_stat(5)", proc, text))
+		return errdefs.ErrInvalidArgument.WithMessage(fmt.Sprintf(
+			"read %s/stat: invalid content %.80q: must be in the format of proc_pid_stat(5)", proc, text))
 	}
 	if !kernel {
 		var up unix.Sysinfo_t

@@ -177,9 +177,9 @@ func TestSweepRemovesDeadContainersOnly(t *testing.T) {
 		n.makeOld(id + "/" + id + ".container")
 	}
 	// A container that was staged in another PID namespace.
-	rec := hook.readRecord("elsewhere", "elsewhere")
+	rec := hook.records.read("elsewhere", "elsewhere")
 	rec.View.PIDs++
-	testkit.Must(t, hook.rewriteRecord(&rec))
+	testkit.Must(t, hook.records.rewrite(&rec))
 	n.makeOld("elsewhere/elsewhere.container")
 
 	if got, err := n.Sweep(2*time.Hour, time.Minute); got != 0 || err != nil {
@@ -354,7 +354,7 @@ func TestSweepRevokesAccessThatKilledProcessLeft(t *testing.T) {
 	hook := n.openHookStore(false)
 	testkit.Must(t, hook.Prepare(newContainerOf("c1", "c1", "p/a.sock", edit.ByACL, 1234, 4321)))
 	testkit.Must(t, hook.Prepare(newContainerOf("c2", "c2", "p/a.sock", edit.ByACL, 1235, 4321)))
-	testkit.Must(t, os.Remove(hook.recordFile("c1", "c1")))
+	testkit.Must(t, os.Remove(hook.records.file("c1", "c1")))
 	if _, err := hook.SweepIfDue(time.Minute); err != nil {
 		t.Error(err)
 	}

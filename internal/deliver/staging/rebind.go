@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
-	"runtime/debug"
 	"slices"
 	"time"
 
@@ -28,29 +27,12 @@ type Rebound struct {
 	Tenant     bool          // a tenant can write a directory on the way to the socket
 }
 
-// onSocketEvent checks a socket that may have been re-created, or whose permissions may have
-// changed, and rebinds it. A socket that was removed stays bound until there is a new one: an
-// application learns more from a refused connection than from a missing socket.
-func (s *Store) onSocketEvent(src *hostSocket) {
-	defer func() {
-		if r := recover(); r != nil {
-			s.reportFailure(fmt.Errorf("rebind socket %q: internal error: %v: %w\n%s", src.socket.HostPath(), r,
-				errdefs.ErrInternal, debug.Stack()))
-		}
-	}()
-	began := time.Now()
-	bound, tenant, err := s.rebind(src)
-	failed := err != nil && !errdefs.IsNotFound(err)
-	s.mu.Lock()
-	s.updateWatcher(src, tenant)
-	s.mu.Unlock()
-	if failed {
-		s.reportSocketFailure(src.socket.HostPath(), tenant, fmt.Errorf("rebind socket %q: %w", src.socket.HostPath(), err))
-	}
-	if bound.containers > 0 && s.opts.Events != nil {
-		s.opts.Events.Rebound(Rebound{Socket: src.socket.HostPath(), Containers: bound.containers, Again: bound.again,
-			Took: time.Since(began), Tenant: tenant})
-	}
+// rebinder binds sockets that were created again in the containers that have them.
+type rebinder struct {
+	sockets    *hostSockets
+	containers *containerDirs
+	ready      *readyFiles
+	lock       *stateLock
 }
 
 // bindings counts the containers in which a socket was bound, and those of them that had an earlier one.
@@ -58,19 +40,19 @@ type bindings struct{ containers, again int }
 
 // rebind binds a socket in every container that has none or an older one at its place. It returns in
 // how many, and whether a tenant can write a directory on the way to the socket.
-func (s *Store) rebind(src *hostSocket) (bound bindings, tenant bool, err error) {
+func (b *rebinder) rebind(src *hostSocket) (bound bindings, tenant bool, err error) {
 	src.checking.Lock()
 	defer src.checking.Unlock()
 	// Without the store's lock: the host's file systems may be slow.
-	fd, err := s.openSocket(&src.socket)
-	claimants := s.dirs.Claimants(src.socket.HostPath())
+	fd, err := b.sockets.open(&src.socket)
+	claimants := b.sockets.dirs.Claimants(src.socket.HostPath())
 	tenant = claimants.HasAny()
 	if err != nil {
 		return bindings{}, tenant, err
 	}
 	defer unix.Close(fd)
-	err = s.locked(func() (err error) {
-		bound, err = s.rebindAll(src, fd, claimants)
+	err = b.lock.run(func() (err error) {
+		bound, err = b.rebindAll(src, fd, claimants)
 		return err
 	})
 	if err != nil && isUnlinked(fd) {
@@ -81,12 +63,12 @@ func (s *Store) rebind(src *hostSocket) (bound bindings, tenant bool, err error)
 }
 
 // rebindAll binds the socket of a descriptor in all its containers. The lock is held.
-func (s *Store) rebindAll(src *hostSocket, fd int, claimants sockdir.Claimants) (bindings, error) {
+func (b *rebinder) rebindAll(src *hostSocket, fd int, claimants sockdir.Claimants) (bindings, error) {
 	var errs []error
 	var places []bindPlace
 	var rights []sockaccess.Request
 	for _, id := range slices.Sorted(maps.Keys(src.containers)) {
-		if s.isRemoved(id) {
+		if b.ready.isRemoved(id) {
 			continue
 		}
 		r := src.containers[id]
@@ -100,13 +82,14 @@ func (s *Store) rebindAll(src *hostSocket, fd int, claimants sockdir.Claimants) 
 				continue
 			}
 			for _, at := range k.At {
-				places = append(places, bindPlace{container: id, target: filepath.Join(s.containersDir(), id, at), from: k.From})
+				places = append(places, bindPlace{container: id, target: filepath.Join(b.containers.dir, id, at), from: k.From})
 			}
-			rights = append(rights, sockaccess.Request{Container: s.recordName(r.SandboxID, id), Access: &k.Access, From: k.From})
+			name := b.sockets.records.name(r.SandboxID, id)
+			rights = append(rights, sockaccess.Request{Container: name, Access: &k.Access, From: k.From})
 		}
 	}
 	// Grant access before binding, so that an application can connect at once.
-	errs = append(errs, s.rights.Grant(src.socket.HostPath(), fd, rights))
+	errs = append(errs, b.sockets.rights.Grant(src.socket.HostPath(), fd, rights))
 	had := make(map[string]bool) // containers with an earlier socket
 	for _, p := range places {
 		if _, ok := boundSocket(p.target); ok {

@@ -4,9 +4,7 @@ package staging
 
 import (
 	"errors"
-	"path/filepath"
 	"slices"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -136,46 +134,4 @@ func unmountTop(target string) error {
 func isUnlinked(fd int) bool {
 	var st unix.Stat_t
 	return unix.Fstat(fd, &st) == nil && st.Nlink == 0
-}
-
-// finishInterruptedSwaps unmounts the old mounts of a process that was killed between
-// mountBeneath and unmountTop. The rebinder calls it once, before it begins, with the lock held.
-func (s *Store) finishInterruptedSwaps() error {
-	containers, err := filepath.EvalSymlinks(s.containersDir()) // as mountinfo has it
-	if err != nil {
-		return err
-	}
-	failed := map[string]bool{}
-	var errs []error
-	for {
-		mounts, err := hostfs.Mounts()
-		if err != nil {
-			return errors.Join(append(errs, err)...)
-		}
-		// The lowest mount is the newest. An unmount also reaches other places, so that the mounts are read again.
-		point := coveredPlace(mounts, containers, failed)
-		if point == "" {
-			return errors.Join(errs...)
-		}
-		if err := unmountTop(point); err != nil {
-			failed[point] = true
-			errs = append(errs, err)
-		}
-	}
-}
-
-// coveredPlace returns a place in a directory with several mounts, "" for none, that is not to be skipped.
-func coveredPlace(mounts []hostfs.Mount, dir string, skip map[string]bool) string {
-	seen := map[string]bool{}
-	for i := range mounts {
-		point := mounts[i].Point
-		if !strings.HasPrefix(point, dir+"/") || skip[point] {
-			continue
-		}
-		if _, ok := boundSocket(point); seen[point] && ok {
-			return point
-		}
-		seen[point] = true
-	}
-	return ""
 }

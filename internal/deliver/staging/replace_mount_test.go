@@ -57,9 +57,9 @@ func TestThousandRestartsLeaveOneMountEach(t *testing.T) {
 	for _, at := range targets {
 		n.wantAnswer(at, fmt.Sprint(restarts))
 	}
-	n.Store.mu.Lock() // rebinding holds the lock until all containers have the socket
+	n.lock.mu.Lock() // rebinding holds the lock until all containers have the socket
 	after, inContainer := n.mounts(), n.mountsOf(container)
-	n.Store.mu.Unlock()
+	n.lock.mu.Unlock()
 	slices.Sort(mounts)
 	for _, got := range [][]string{after, inContainer} {
 		if slices.Sort(got); !slices.Equal(got, mounts) {
@@ -97,8 +97,8 @@ func TestFewMountsAreReplacedAtATime(t *testing.T) {
 	for _, at := range targets {
 		n.wantAnswer(at, "second")
 	}
-	n.Store.mu.Lock()
-	defer n.Store.mu.Unlock()
+	n.lock.mu.Lock()
+	defer n.lock.mu.Unlock()
 	var order []byte
 	buf := make([]byte, 64<<10)
 	for {
@@ -171,9 +171,9 @@ func TestInterruptedSwapsAreFinished(t *testing.T) {
 	for _, at := range targets {
 		n.wantAnswer(at, "second")
 	}
-	n.Store.mu.Lock()
+	n.lock.mu.Lock()
 	got := n.mounts()
-	n.Store.mu.Unlock()
+	n.lock.mu.Unlock()
 	if len(got) != 3 {
 		t.Errorf("mounts: %v", got)
 	}
@@ -189,10 +189,10 @@ func TestUnlinkedSocketIsNotBound(t *testing.T) {
 	defer unix.Close(fd)
 	n.listen("run/vsw/p1/a.sock", "second")
 	targets := n.stageContainers(3, "p1/a.sock", "net/net1/a.sock")
-	n.Store.mu.Lock()
-	src := n.sockets["/run/vsw/p1/a.sock"]
-	k, err := n.rebindAll(src, fd, n.dirs.Claimants(src.socket.HostPath()))
-	n.Store.mu.Unlock()
+	n.lock.mu.Lock()
+	src := n.tracker.sockets["/run/vsw/p1/a.sock"]
+	k, err := n.tracker.rebinder.rebindAll(src, fd, n.sockets.dirs.Claimants(src.socket.HostPath()))
+	n.lock.mu.Unlock()
 	if k.containers != 0 || err == nil {
 		t.Errorf("bound %+v, error %v", k, err)
 	}

@@ -155,7 +155,7 @@ func TestRightsAfterCrash(t *testing.T) {
 	n, path := newRightsNode(t, "p/a.sock")
 	before := accessOf(t, path)
 	testkit.Must(t, n.Prepare(newContainerOf("c1", "s1", "p/a.sock", edit.ByACL, 1234, 4321)))
-	testkit.Must(t, os.Remove(n.recordFile("s1", "c1"))) // the process died before revoking the access
+	testkit.Must(t, os.Remove(n.records.file("s1", "c1"))) // the process died before revoking the access
 	n.open(Options{Mode: ModeMount, Watch: true})
 	none := func(string) bool { return false }
 	testkit.Must(t, n.Retain(time.Time{}, none, none))
@@ -238,7 +238,7 @@ func TestRightsOfManyUsers(t *testing.T) {
 			for i := range uint32(600) {
 				testkit.Must(t, n.Prepare(newContainerOf(strconv.Itoa(int(i)), "s1", "p/a.sock", edit.ByACL, 100000+i, 100000+i)))
 				if fs == "ext4" {
-					testkit.Must(t, os.Remove(n.recordFile("s1", strconv.Itoa(int(i)))))
+					testkit.Must(t, os.Remove(n.records.file("s1", strconv.Itoa(int(i)))))
 				}
 			}
 			none := func(string) bool { return false }
@@ -313,7 +313,7 @@ func TestUpdateWithoutRecordLeavesNoAccess(t *testing.T) {
 	// The sandbox has a socket already, so that only the record of the container is written.
 	n.listen("run/vsw/p/b.sock", "host")
 	testkit.Must(t, n.Prepare(newContainer("c1", "s1", "p/b.sock")))
-	dir := n.sandboxesDir()
+	dir := n.records.sandboxesDir()
 	testkit.Must(t, unix.Mount(dir, dir, "", unix.MS_BIND, ""))
 	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
 	testkit.Must(t, unix.Mount("", dir, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, ""))
@@ -334,8 +334,8 @@ func TestNoAccessWithoutRecord(t *testing.T) {
 	fd, err := unix.Open(path, unix.O_PATH, 0)
 	testkit.Must(t, err)
 	defer unix.Close(fd)
-	request := sockaccess.Request{Container: n.recordName("s1", "c1"), Access: &k.Access}
-	if err := n.rights.Grant(k.HostPath(), fd, []sockaccess.Request{request}); !errdefs.IsNotFound(err) {
+	request := sockaccess.Request{Container: n.records.name("s1", "c1"), Access: &k.Access}
+	if err := n.sockets.rights.Grant(k.HostPath(), fd, []sockaccess.Request{request}); !errdefs.IsNotFound(err) {
 		t.Errorf("grant to a container without a record: %v", err)
 	}
 	if after := accessOf(t, path); after != before {
@@ -347,7 +347,7 @@ func TestNoAccessWithoutRecord(t *testing.T) {
 func TestUpdateWithoutFileIsNoChange(t *testing.T) {
 	n := newNode(t)
 	testkit.Must(t, n.Prepare(edit.Container{ID: "c1", SandboxID: "s1"}))
-	testkit.Must(t, os.MkdirAll(filepath.Join(n.containersDir(), "c1", "devices.json", "full"), 0o700))
+	testkit.Must(t, os.MkdirAll(filepath.Join(n.containers.dir, "c1", "devices.json", "full"), 0o700))
 	c := edit.Container{ID: "c1", SandboxID: "s1", Files: []edit.File{{Name: "devices.json", Data: []byte("{}")}}}
 	if change, err := n.Update(c); err == nil || !change.Empty() {
 		t.Errorf("the update reports %+v, %v", change, err)

@@ -17,8 +17,8 @@ func TestReasonsAgainstMountsAreFailedPreconditions(t *testing.T) {
 	dir := t.TempDir()
 	host, err := hostfs.New(dir)
 	testkit.Must(t, err)
-	s := &Store{host: host}
-	err = s.makeSharedMount()
+	cd := &containerDirs{host: host}
+	err = cd.makeSharedMount()
 	if !errdefs.IsFailedPrecondition(err) || err.Error() != "host paths are taken below "+dir {
 		t.Errorf("below another root: %v", err)
 	}

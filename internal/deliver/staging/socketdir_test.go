@@ -206,7 +206,7 @@ func TestHookReleasesSocketsWithLastContainer(t *testing.T) {
 	testkit.Must(t, hook.RemoveContainer("s1", "c2"))
 	claimed, err := listNames(hook.host.Path("/run/jackfield/claims"))
 	testkit.Must(t, err)
-	recorded, err := listNames(hook.sandboxesDir())
+	recorded, err := listNames(hook.records.sandboxesDir())
 	testkit.Must(t, err)
 	if len(claimed)+len(recorded) > 0 {
 		t.Errorf("left: claims %v, records %v", claimed, recorded)
@@ -252,7 +252,7 @@ func TestAdaptersShareClaims(t *testing.T) {
 	}
 	plugin := all["NRI plugin"]
 	byCNI := sockdir.Holder{Sandbox: "s1", Adapter: sockdir.CNI, StateDir: "/run/jackfield/cni"}
-	_, err := plugin.dirs.Claim("/run/vsw/cni", byCNI, true)
+	_, err := plugin.sockets.dirs.Claim("/run/vsw/cni", byCNI, true)
 	testkit.Must(t, err)
 	for name, s := range all {
 		if err := s.Prepare(newServer("c1", "s2", "cni")); !errdefs.IsConflict(err) || !strings.Contains(err.Error(), "by cni") {
@@ -346,7 +346,7 @@ const pendingCreation = `,"pending":true`
 // writeClaim writes the claim that a killed process of sandbox s1 left of a directory below the socket root.
 func writeClaim(t *testing.T, s *Store, rel, made string) {
 	t.Helper()
-	holder, err := json.Marshal(s.holder("s1"))
+	holder, err := json.Marshal(s.sockets.holder("s1"))
 	testkit.Must(t, err)
 	text := fmt.Sprintf(`{"holders":[%s],"creator":%s%s}`, holder, holder, made)
 	testkit.Must(t, os.WriteFile(s.host.Path("/run/jackfield/claims/%2Frun%2Fvsw%2F"+rel), []byte(text), 0o600))
@@ -359,8 +359,8 @@ func TestCrashWhileDirectoryIsCreated(t *testing.T) {
 	at := filepath.Join(dir, "run/vsw/a")
 	crash := func() {
 		t.Helper()
-		testkit.Must(t, s.locked(func() error { return s.recordContainer(&edit.Container{ID: "c0", SandboxID: "s1"}) }))
-		testkit.Must(t, s.markClaimed("s1"))
+		testkit.Must(t, s.lock.run(func() error { return s.recordContainer(&edit.Container{ID: "c0", SandboxID: "s1"}) }))
+		testkit.Must(t, s.records.markClaimed("s1"))
 		writeClaim(t, s, "a", pendingCreation)
 		testkit.Must(t, os.Mkdir(at, 0o755))
 	}
@@ -385,7 +385,7 @@ func TestCrashWhileDirectoryIsCreated(t *testing.T) {
 		t.Error("a directory without a recorded identity was removed")
 	}
 	// A claim without the sandbox's record is removed by the next Retain.
-	_, err := s.dirs.Claim("/run/vsw/b", s.holder("gone"), false)
+	_, err := s.sockets.dirs.Claim("/run/vsw/b", s.sockets.holder("gone"), false)
 	testkit.Must(t, err)
 	testkit.Must(t, s.Retain(time.Time{}, func(string) bool { return false }, func(string) bool { return false }))
 	testkit.Must(t, s.Prepare(newServer("c1", "s2", "b")))
@@ -402,14 +402,14 @@ func TestSocketsStayClaimedForContainerCreatedDuringRemoval(t *testing.T) {
 	testkit.Must(t, err)
 	removed, recorded, created := make(chan error), make(chan bool), make(chan error)
 	go func() { removed <- hook.RemoveContainer("s1", "c1") }()
-	if !testkit.Until(func() bool { return !exists(hook.recordFile("s1", "c1")) }) {
+	if !testkit.Until(func() bool { return !exists(hook.records.file("s1", "c1")) }) {
 		t.Fatal("the first container's record is not removed")
 	}
 	go func() {
 		c := newClient("c2", "s1", "held/x.sock")
-		err := errors.Join(hook.locked(func() error { return hook.recordContainer(&c) }), hook.markClaimed("s1"))
+		err := errors.Join(hook.lock.run(func() error { return hook.recordContainer(&c) }), hook.records.markClaimed("s1"))
 		close(recorded)
-		created <- errors.Join(err, hook.holdSockets("s1", c.Sockets))
+		created <- errors.Join(err, hook.sockets.hold("s1", c.Sockets))
 	}()
 	select {
 	case <-recorded:
@@ -418,7 +418,7 @@ func TestSocketsStayClaimedForContainerCreatedDuringRemoval(t *testing.T) {
 	testkit.Must(t, unix.Close(lock))
 	testkit.Must(t, <-removed)
 	testkit.Must(t, <-created)
-	if !exists(filepath.Join(hook.sandboxesDir(), "s1", claimedFile)) {
+	if !exists(filepath.Join(hook.records.sandboxesDir(), "s1", claimedFile)) {
 		t.Error("the sandbox's record does not say that it has claims")
 	}
 	if err := all["inject"].Prepare(newServer("c3", "s2", "held")); !errdefs.IsConflict(err) {

@@ -184,13 +184,13 @@ func TestPrepareIsAllOrNothing(t *testing.T) {
 func TestRetainKeepsWhatWasCreatedAfterTheReport(t *testing.T) {
 	s, dir := newTestStore(t)
 	testkit.Must(t, s.Prepare(sample))
-	testkit.Must(t, os.Chtimes(s.recordFile("s1", "c1"), time.Time{}, time.Now().Add(-maxCreationTime)))
-	testkit.Must(t, os.Chtimes(filepath.Join(s.sandboxesDir(), "s1"), time.Time{}, time.Now().Add(-maxCreationTime)))
-	testkit.Must(t, os.Chtimes(filepath.Join(s.containersDir(), "c1"), time.Time{}, time.Now().Add(-maxCreationTime)))
+	testkit.Must(t, os.Chtimes(s.records.file("s1", "c1"), time.Time{}, time.Now().Add(-maxCreationTime)))
+	testkit.Must(t, os.Chtimes(filepath.Join(s.records.sandboxesDir(), "s1"), time.Time{}, time.Now().Add(-maxCreationTime)))
+	testkit.Must(t, os.Chtimes(filepath.Join(s.containers.dir, "c1"), time.Time{}, time.Now().Add(-maxCreationTime)))
 	report := time.Now()
 	none := func(string) bool { return false }
 	testkit.Must(t, s.Prepare(edit.Container{ID: "c2", SandboxID: "s2"}))
-	testkit.Must(t, os.Mkdir(filepath.Join(s.containersDir(), "c3"), 0o755))
+	testkit.Must(t, os.Mkdir(filepath.Join(s.containers.dir, "c3"), 0o755))
 	testkit.Must(t, s.Retain(report, none, none))
 	got := strings.Join(listFiles(t, dir), " ")
 	if want := "run/jackfield/containers/c2 run/jackfield/containers/c3 run/jackfield/sandboxes/s2"; got != want {
@@ -209,7 +209,7 @@ func TestRetainKeepsLivingAndNewContainers(t *testing.T) {
 	}
 	// The runtime does not report a container that it is creating.
 	for id, sandbox := range map[string]string{"c1": "s1", "c2": "s2", "c3": "s2"} {
-		testkit.Must(t, os.Chtimes(s.recordFile(sandbox, id), time.Time{}, time.Now().Add(-maxCreationTime)))
+		testkit.Must(t, os.Chtimes(s.records.file(sandbox, id), time.Time{}, time.Now().Add(-maxCreationTime)))
 	}
 	testkit.Must(t, os.Mkdir(filepath.Join(dir, "run/jackfield/containers/orphan"), 0o755))
 	testkit.Must(t, s.Retain(time.Time{}, func(id string) bool { return id == "s2" }, func(id string) bool { return id == "c3" }))

@@ -56,9 +56,9 @@ func TestEventsOfSocketClaimedLaterAreTenants(t *testing.T) {
 		t.Errorf("%d of %d rebinds and %d failures count as events that no tenant can cause, want 2 at most", host,
 			len(n.events.rebound), len(n.events.failed))
 	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if src := n.sockets["/run/vsw/shared/a.sock"]; src == nil || !src.tenant {
+	n.lock.mu.Lock()
+	defer n.lock.mu.Unlock()
+	if src := n.tracker.sockets["/run/vsw/shared/a.sock"]; src == nil || !src.tenant {
 		t.Errorf("the socket is watched as a host socket: %+v", src)
 	}
 }

@@ -66,13 +66,13 @@ func TestUnresponsiveRootBlocksNoOtherContainer(t *testing.T) {
 	n.Store = nil
 	release := n.mountUnresponsive("run/vsw/hung")
 	n.open(Options{Mode: ModeMount, Watch: true})
-	testkit.Must(t, n.trackRecorded("s1", "c1"))
+	testkit.Must(t, n.tracker.trackRecorded("s1", "c1"))
 	n.waitUntil(func() bool {
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		return n.sockets["/run/vsw/p1/a.sock"].watch != nil
+		n.lock.mu.Lock()
+		defer n.lock.mu.Unlock()
+		return n.tracker.sockets["/run/vsw/p1/a.sock"].watch != nil
 	}, "the socket is not watched")
-	testkit.Must(t, n.trackRecorded("s2", "c2"))
+	testkit.Must(t, n.tracker.trackRecorded("s2", "c2"))
 	time.Sleep(200 * time.Millisecond) // now its watch waits for the file system
 	n.wantEnd("removal", func() error { return n.RemoveContainer("s1", "c1") })
 	n.wantEnd("creation", func() error { return n.Prepare(newContainer("c3", "s3", "p1/a.sock")) })
@@ -90,9 +90,9 @@ func TestUnresponsiveRootDelaysNoRebind(t *testing.T) {
 	n.Store = nil
 	release := n.mountUnresponsive("run/vsw/hung")
 	n.open(Options{Mode: ModeMount, Watch: true})
-	testkit.Must(t, n.trackRecorded("s2", "c2"))
+	testkit.Must(t, n.tracker.trackRecorded("s2", "c2"))
 	time.Sleep(200 * time.Millisecond) // now its watch waits for the file system
-	testkit.Must(t, n.trackRecorded("s1", "c1"))
+	testkit.Must(t, n.tracker.trackRecorded("s1", "c1"))
 	n.listen("run/vsw/p1/a.sock", "second")
 	n.wantAnswer(n.stagedPath("c1", "net/net1/a.sock"), "second")
 	release()
@@ -111,7 +111,7 @@ func TestUnresponsiveRootDelaysNoOtherAccess(t *testing.T) {
 	release := n.mountUnresponsive("run/vsw/hung")
 	removed := make(chan error, 1)
 	go func() { removed <- n.RemoveContainer("s1", "c1") }()
-	n.waitUntil(func() bool { return !exists(n.recordFile("s1", "c1")) }, "the container's record is not removed")
+	n.waitUntil(func() bool { return !exists(n.records.file("s1", "c1")) }, "the container's record is not removed")
 	time.Sleep(100 * time.Millisecond) // now the removal waits for the file system
 	n.wantEnd("creation", func() error { return n.Prepare(newContainerOf("c2", "s2", other, edit.ByACL, 1234, 4321)) })
 	release()

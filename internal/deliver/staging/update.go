@@ -4,7 +4,6 @@ package staging
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -28,46 +27,17 @@ type Change struct {
 // Empty reports whether nothing was changed.
 func (c *Change) Empty() bool { return len(c.Added) == 0 && len(c.Removed) == 0 && !c.Files }
 
-// Update changes a running container to what c names. It adds sockets and socket directories
-// first, then replaces files atomically, and then removes what c does not name. So everything
-// that a file names exists. A socket that does not exist yet is bound once it does. Directories
-// stay, since the container may have them mounted elsewhere.
-//
-// A container that is not tracked is errdefs.ErrNotFound. An item that cannot be delivered is an
-// error, and is not in Change.Added; the others are delivered. A socket that cannot be opened or
-// is denied, and a socket directory that cannot be created, are not part of the container then.
-// A socket that was opened and cannot be bound is part of it: it is tried again at once in the
-// background, which reports a failure to Events, and whenever the host re-creates the socket.
-func (s *Store) Update(c edit.Container) (Change, error) {
-	if err := validateContainer(&c); err != nil {
-		return Change{}, err
-	}
-	s.mu.Lock()
-	was := s.tracked[c.ID]
-	s.mu.Unlock()
-	if was == nil || was.SandboxID != c.SandboxID {
-		return Change{}, errdefs.ErrNotFound.WithMessage(fmt.Sprintf("update container %q: it is not staged", c.ID))
-	}
-	// One caller at a time updates a container; a concurrent removal wins.
-	u := &update{store: s, was: was, now: &record{Owner: was.Owner, Container: c}}
-	defer u.close()
-	u.keepDirs()
-	u.openNewDirs()
-	u.openNewSockets()
-	err := u.apply()
-	// Without the store's lock: the host's file systems may be slow.
-	err = errors.Join(err, s.rights.Revoke(u.dropped, u.droppedBy))
-	return u.change, errors.Join(append(u.errs, err)...)
-}
-
 // update is one update of a running container.
 type update struct {
-	store  *Store
-	was    *record
-	now    *record // has what is delivered
-	added  []newMount
-	change Change
-	errs   []error // of items that are not delivered
+	sockets    *hostSockets
+	records    *records
+	containers *containerDirs
+	tracker    *tracker
+	was        *record
+	now        *record // has what is delivered
+	added      []newMount
+	change     Change
+	errs       []error // of items that are not delivered
 
 	dropped   []edit.Socket // to which access ends
 	droppedBy string        // the record of the container that has them no longer, "" for a removed container
@@ -108,7 +78,7 @@ func (u *update) openNewDirs() {
 		if slices.ContainsFunc(u.was.SocketDirs, d.IsSame) {
 			return false
 		}
-		fd, err := u.store.makeSocketDir(u.now.SandboxID, &d)
+		fd, err := u.sockets.makeDir(u.now.SandboxID, &d)
 		if err != nil {
 			u.errs = append(u.errs, err)
 			return true
@@ -125,7 +95,9 @@ func (u *update) openNewDirs() {
 // openNewSockets opens each socket for the places at which the container does not have it.
 func (u *update) openNewSockets() {
 	u.now.Sockets = slices.DeleteFunc(slices.Clone(u.now.Sockets), func(k edit.Socket) bool {
-		at := slices.DeleteFunc(slices.Clone(k.At), func(at string) bool { return hasSocketAt(&u.was.Container, at, k.HostPath()) })
+		at := slices.DeleteFunc(slices.Clone(k.At), func(at string) bool {
+			return hasSocketAt(&u.was.Container, at, k.HostPath())
+		})
 		if len(at) == 0 {
 			return false
 		}
@@ -141,10 +113,10 @@ func (u *update) openNewSockets() {
 
 // openSocket opens a socket that the sandbox may have. It returns -1 for a socket that does not exist yet.
 func (u *update) openSocket(k *edit.Socket) (int, error) {
-	if err := u.store.holdSockets(u.now.SandboxID, []edit.Socket{*k}); err != nil {
+	if err := u.sockets.hold(u.now.SandboxID, []edit.Socket{*k}); err != nil {
 		return -1, err
 	}
-	fd, err := u.store.openForContainer(&u.now.Container, k)
+	fd, err := u.sockets.openFor(&u.now.Container, k)
 	if errdefs.IsNotFound(err) {
 		return -1, nil // it is bound once it exists
 	}
@@ -153,10 +125,10 @@ func (u *update) openSocket(k *edit.Socket) (int, error) {
 
 // apply makes the changes of the update in the container's directory and in its record.
 func (u *update) apply() error {
-	s, id := u.store, u.now.ID
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.tracked[id] != u.was {
+	id := u.now.ID
+	u.tracker.lock.mu.Lock()
+	defer u.tracker.lock.mu.Unlock()
+	if u.tracker.tracked[id] != u.was {
 		u.dropped = u.now.Sockets // its removal did not know of the access that was granted since
 		return errdefs.ErrNotFound.WithMessage(fmt.Sprintf("update container %q: it was removed", id))
 	}
@@ -164,20 +136,20 @@ func (u *update) apply() error {
 	both := *u.now
 	both.Sockets = slices.Concat(u.was.Sockets, u.now.Sockets)
 	both.SocketDirs = slices.Concat(u.was.SocketDirs, u.now.SocketDirs)
-	if err := s.rewriteRecord(&both); err != nil {
+	if err := u.records.rewrite(&both); err != nil {
 		u.dropNew()
 		return err
 	}
-	dir := filepath.Join(s.containersDir(), id)
-	if err := s.makeDirs(&u.now.Container, u.was.Dirs); err != nil {
+	dir := u.containers.path(id, "")
+	if err := u.containers.create(&u.now.Container, u.was.Dirs); err != nil {
 		u.dropNew()
 		return err
 	}
 	u.mountAdded(dir)
-	s.trackContainer(u.now)
+	u.tracker.track(u.now)
 	u.writeFiles(dir)
-	u.dropped, u.droppedBy = u.unmountDropped(dir), s.recordName(u.now.SandboxID, id)
-	return s.rewriteRecord(u.now)
+	u.dropped, u.droppedBy = u.unmountDropped(dir), u.records.name(u.now.SandboxID, id)
+	return u.records.rewrite(u.now)
 }
 
 // dropNew schedules the revocation of access to the sockets that only this update adds. Without a
@@ -186,11 +158,11 @@ func (u *update) dropNew() {
 	u.dropped = slices.DeleteFunc(slices.Clone(u.now.Sockets), func(k edit.Socket) bool {
 		return slices.ContainsFunc(u.was.Sockets, func(o edit.Socket) bool { return o.HostPath() == k.HostPath() })
 	})
-	u.droppedBy = u.store.recordName(u.now.SandboxID, u.now.ID)
+	u.droppedBy = u.records.name(u.now.SandboxID, u.now.ID)
 }
 
 // mountAdded mounts the new sockets and socket directories. What cannot be mounted stays in the
-// record, so that trackContainer checks it again.
+// record, so that track checks it again.
 func (u *update) mountAdded(dir string) {
 	for _, m := range u.added {
 		for _, at := range m.at {
@@ -268,33 +240,6 @@ func removeSocketAt(target string) error {
 		err = errors.Join(err, e)
 	}
 	return err
-}
-
-// UpdateRemoves reports whether an update would remove a socket, a socket directory or a part of a
-// JSON file from the container.
-func (s *Store) UpdateRemoves(c edit.Container) bool {
-	for _, f := range c.Files {
-		have, err := os.ReadFile(filepath.Join(s.containersDir(), c.ID, f.Name))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		var was, is any
-		if err != nil || json.Unmarshal(have, &was) != nil || json.Unmarshal(f.Data, &is) != nil || losesValue(was, is) {
-			return true
-		}
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	was := s.tracked[c.ID]
-	if was == nil {
-		return false
-	}
-	for i := range was.Sockets {
-		if k := &was.Sockets[i]; slices.ContainsFunc(k.At, func(at string) bool { return !hasSocketAt(&c, at, k.HostPath()) }) {
-			return true
-		}
-	}
-	return slices.ContainsFunc(was.SocketDirs, func(d edit.SocketDir) bool { return !slices.ContainsFunc(c.SocketDirs, d.IsSame) })
 }
 
 // losesValue reports whether a part of a decoded JSON value is missing in the value that replaces it:
