@@ -246,7 +246,6 @@ func (h *hotplug) updateContainer(ctx context.Context, c *runningContainer) {
 	current, store := h.current(), h.state.store.Load()
 	watchErr := h.watchMetadata(c, current)
 	req := *c.req
-	req.View = func() []byte { return engine.ReadView(h.host, current.cfg.StateDir, req.ContainerID) }
 	req.HasSocket = func(root, rel string) bool { return store.HasSocket(req.ContainerID, root, rel) }
 	plan, err := current.engine.ResolveRunning(ctx, &req)
 	if !h.containers.hasContainer(req.ContainerID) {

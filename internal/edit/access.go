@@ -5,7 +5,7 @@ package edit
 // AccessMethod is how a container's user is granted access to a socket of the host.
 type AccessMethod string
 
-// No method uses the mode bits of other users: a socket that one container may use is not for
+// No method uses the mode bits of other users: a socket that one container can use is not for
 // every container.
 const (
 	ByACL   AccessMethod = "acl"   // an entry in the socket's ACL; ByGroup on a file system without ACLs

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Existing is what the container has before any edit, from the kubelet, the runtime, a device
+// Existing is the state of the container before any edit, from the kubelet, the runtime, a device
 // plugin or another NRI plugin. An edit never replaces it silently.
 type Existing struct {
 	Devices []Device
@@ -22,7 +22,7 @@ type Existing struct {
 	// things at one path are a conflict.
 	CDIReplaces bool
 	// Replaceable has the destinations of the mounts that a CDI mount replaces without CDIReplaces: the
-	// runtime mounts them into every container, and no one asked for them.
+	// runtime mounts them into every container, and no one requested them.
 	Replaceable []string
 }
 
@@ -84,7 +84,7 @@ func (b *Builder) Set() *Set {
 	return b.Edits()
 }
 
-// Edits returns the edits so far, unsorted. Those of a delta are without those of its base. Do not change them.
+// Edits returns the edits so far, unsorted. For a delta, these exclude the edits of its base. Do not change them.
 func (b *Builder) Edits() *Set {
 	return &Set{Env: b.env.items, Devices: b.devices.items, Mounts: b.mounts.items,
 		Hooks: b.hooks, NetDevices: b.netDevices, GIDs: b.gids, RDT: b.rdt}

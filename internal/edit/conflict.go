@@ -12,7 +12,7 @@ import (
 var existing = Origin{Request: "the container as the runtime created it"}
 
 // NewConflict returns the errdefs.ErrConflict of two edits that claim the same path, variable or network
-// device. The detail may be "".
+// device. The detail can be "".
 func NewConflict(kind, name string, first, second Origin, detail string) error {
 	text := fmt.Sprintf("%s %q is claimed twice: by %s and by %s", kind, name, first, second)
 	if detail != "" {

@@ -18,7 +18,7 @@ const (
 	CDI Source = iota
 	// Attachment marks edits from the device-info of a network attachment.
 	Attachment
-	// SourceJackfield marks what Jackfield itself adds: devices.json and its variables.
+	// SourceJackfield marks Jackfield's own edits: devices.json and its variables.
 	SourceJackfield
 	// HooksDir marks hooks from a hooks.d directory.
 	HooksDir
@@ -46,7 +46,7 @@ func (o Origin) String() string {
 	return o.Request + " (" + o.File + ": " + o.Field + ")"
 }
 
-// NoAccess is the Access of a node that the container may not use.
+// NoAccess is the Access of a node that the container must not use.
 const NoAccess = "none"
 
 // Device is one device node. Its numbers are the host's, from the node itself or from an

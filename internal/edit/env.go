@@ -23,7 +23,7 @@ func (e *Env) key() string { return e.Name }
 // Text returns the variable as NAME=value.
 func (e *Env) Text() string { return e.Name + "=" + e.Value }
 
-// LastEnv returns the index of the last NAME=value entry for name, which is the one that takes
+// LastEnv returns the index of the last NAME=value entry for name, which is the entry that takes
 // effect, or -1. An entry without "=" is a name.
 func LastEnv(env []string, name string) int {
 	for i := len(env) - 1; i >= 0; i-- {

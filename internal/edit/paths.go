@@ -21,7 +21,7 @@ func absolute(p string) string {
 	return path.Clean(p)
 }
 
-// spellings returns the absolute paths that [SameContainerPath] takes for p, first that of p itself.
+// spellings returns the absolute paths that are the same as p for [SameContainerPath], first p itself.
 func spellings(p string) []string {
 	p = absolute(p)
 	switch short := Clean(p); {

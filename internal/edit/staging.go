@@ -9,8 +9,8 @@ import (
 	"slices"
 )
 
-// Container is what one container needs on the host. Its paths are relative to the container's
-// staging directory unless stated otherwise.
+// Container has the files, directories and sockets that one container needs on the host. Its paths are relative to the
+// container's staging directory unless stated otherwise.
 type Container struct {
 	ID         string      `json:"-"`
 	SandboxID  string      `json:"-"`
@@ -59,7 +59,7 @@ type SocketDir struct {
 	Rel  string `json:"rel"`            // below it, at least one element
 	At   string `json:"at,omitempty"`   // where it is bound, one of Dirs; "" for nowhere
 	From string `json:"from,omitempty"` // as in Socket
-	// Access has the user who owns a directory that is created, nil for this process's user, and
+	// Access has the user that owns a directory that is created, nil for this process's user, and
 	// the method by which the user gets access to the sandbox's own directory when that exists.
 	Access Access `json:"access,omitzero"`
 	// Granted means that policy grants everything below the directory. Without it, only a

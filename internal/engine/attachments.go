@@ -199,7 +199,7 @@ func addAttachment(in *inputs, d *delta, a *attachment.Attachment, key string) e
 		return a.Err
 	}
 	if a.Info == nil && a.Network == "" && a.Claimed != nil {
-		// The driver may describe the device later: the container then has a file to read it in.
+		// The driver can describe the device later: the container then has a file to read.
 		d.item.Outcome = Injected
 		d.view = newAttachmentEntry(a, placement{})
 		return nil

@@ -9,7 +9,7 @@ import (
 	"github.com/jackfield/jackfield/internal/source/attachment"
 )
 
-// candidate is one thing that the container may get.
+// candidate is one device, socket, mount or hook that the container can get.
 type candidate struct {
 	item Item
 	// resolve adds the edits of the candidate to its delta, and changes nothing else. It is nil where the item has its

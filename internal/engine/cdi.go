@@ -46,8 +46,7 @@ func (l *cdiLookup) load() error {
 	return nil
 }
 
-// find returns the devices that a name stands for. After load, it parses all files where those of the names are not
-// enough.
+// find returns the devices that a name stands for, after load. It parses all files if the names' files lack the device.
 func (l *cdiLookup) find(name string) ([]*cdi.Device, error) {
 	devices, err := l.findLoaded(name)
 	if l.names != nil && (err != nil || !slices.Contains(l.names, name)) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package engine resolves what a container is granted: from one [Request] to one [Plan], the same
-// for every adapter.
+// Package engine resolves one [Request] of a container to one [Plan], the same for every adapter.
 //
 // Each resolution is one pipeline, [Engine.Resolve] or [Engine.ResolveRunning]:
 //

@@ -3,10 +3,13 @@
 package engine
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackfield/jackfield/internal/base/deadline"
@@ -16,6 +19,7 @@ import (
 	"github.com/jackfield/jackfield/internal/source/annotation"
 	"github.com/jackfield/jackfield/internal/source/attachment"
 	"github.com/jackfield/jackfield/pkg/cdi"
+	"github.com/jackfield/jackfield/pkg/devices"
 )
 
 // Engine resolves requests over one host with one configuration. It is safe for
@@ -162,7 +166,7 @@ func (e *Engine) resolve(p *draft) bool {
 // be delivered is skipped or unmanaged, and does not fail the others. The container keeps
 // everything that it has, even if the present policy would deny it.
 //
-// Only a plan without Unchecked and without a skipped item shows what the container no longer has.
+// Only a plan without Unchecked and without a skipped item shows which networks were removed.
 // An error belongs to the request as a whole. A request that ran out of time is an error.
 func (e *Engine) ResolveRunning(ctx context.Context, req *Request) (*Plan, error) {
 	if err := e.opts.checkDirs(e.cfg.DeviceInfo.CNIDir, e.cfg.Multus.CacheDir); err != nil {
@@ -176,7 +180,7 @@ func (e *Engine) ResolveRunning(ctx context.Context, req *Request) (*Plan, error
 	if err := in.find(q); err != nil {
 		return nil, err
 	}
-	if _, err := e.host.Stat(e.cfg.DeviceInfo.CNIDir); err != nil && !hasOnlyClaims(req) {
+	if _, err := e.host.Stat(e.cfg.DeviceInfo.CNIDir); err != nil && !e.hasOnlyClaims(req) {
 		// Networks are removed from a pod file by file. A missing directory was unmounted or replaced.
 		p.addUnchecked(fmt.Errorf("deviceInfo.cniDir: %w", err))
 	}
@@ -195,6 +199,19 @@ func (e *Engine) ResolveRunning(ctx context.Context, req *Request) (*Plan, error
 		p.fail(p.checkLimits(usage))
 	}
 	return p.result()
+}
+
+// hasOnlyClaims reports whether a running container has devices of claims and nothing of a network.
+func (e *Engine) hasOnlyClaims(req *Request) bool {
+	var elements []devices.Device
+	view, err := ReadView(e.host, e.cfg.StateDir, req.ContainerID)
+	if err != nil || json.Unmarshal(view, &elements) != nil || len(elements) == 0 {
+		return false
+	}
+	return !slices.ContainsFunc(elements, func(d devices.Device) bool {
+		c := d.Jackfield.Claim
+		return c == nil || !strings.HasPrefix(d.Name, cmp.Or(c.PodClaim, c.Name)+"/"+c.Request)
+	})
 }
 
 // HasNoRequests reports that Resolve would return nothing for the container; false means that this

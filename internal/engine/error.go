@@ -46,7 +46,7 @@ func (e *Error) Error() string {
 // Unwrap returns the errors one by one.
 func (e *Error) Unwrap() []error { return e.Errs }
 
-// RequestError is an error of one request, with the place of the fault. Every part but Err may be
+// RequestError is an error of one request, with the place of the fault. Every part but Err can be
 // empty.
 type RequestError struct {
 	Annotation  string // key
@@ -55,7 +55,7 @@ type RequestError struct {
 	Explanation string // the circumstances
 	File, Field string
 	Err         error
-	Hint        string // what else to know
+	Hint        string // further advice
 }
 
 // Error joins the parts.
@@ -122,6 +122,6 @@ func (e *UnmanagedError) Why() string {
 
 // isRefusal reports whether policy, and nothing else, is the obstacle.
 func isRefusal(err error) bool {
-	var r *policy.RefusedError
-	return errors.As(err, &r)
+	_, ok := errors.AsType[*policy.RefusedError](err)
+	return ok
 }

@@ -63,7 +63,7 @@ func (in *inputs) findAttachments(requested, mayRequest bool, unread func(error)
 	}
 	switch {
 	case err != nil && !requested && in.opts.Hooks != nil && !mayRequest:
-		return nil // the pod's networks are unknown, but it requests none, and may get hooks
+		return nil // the pod's networks are unknown, but it requests none, and can get hooks
 	case err != nil:
 		return err
 	}

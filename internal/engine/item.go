@@ -125,7 +125,7 @@ func (it *Item) noteGrant(g policy.Grant) {
 	}
 }
 
-// maxRequest bounds the names of a request, in bytes. The pod's author may write names as long as an
+// maxRequest bounds the names of a request, in bytes. The pod's author can write names as long as an
 // annotation, and they end up in logs and in the status.
 const maxRequest = 512
 

@@ -42,11 +42,7 @@ func (l *Ledger) recordLocked(key ledgerKey, containerID string, u policy.Usage)
 
 // Drop removes a container that has ended or was not created.
 func (l *Ledger) Drop(sandboxID, containerID string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	maps.DeleteFunc(l.containers, func(key ledgerKey, u containerUsage) bool {
-		return key.sandboxID == sandboxID && u.id == containerID
-	})
+	l.remove(func(key ledgerKey, u containerUsage) bool { return key.sandboxID == sandboxID && u.id == containerID })
 }
 
 // usageOf returns the recorded usage of a container.
@@ -61,18 +57,18 @@ func (l *Ledger) usageOf(sandboxID, container string) policy.Usage {
 
 // Forget removes a pod.
 func (l *Ledger) Forget(sandboxID string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	maps.DeleteFunc(l.containers, func(key ledgerKey, _ containerUsage) bool { return key.sandboxID == sandboxID })
+	l.remove(func(key ledgerKey, _ containerUsage) bool { return key.sandboxID == sandboxID })
 }
 
-// Retain removes the pods that are gone, and of the others the containers that have ended.
+// Retain removes the pods that are gone, and the containers that have ended.
 func (l *Ledger) Retain(alive, runs func(id string) bool) {
+	l.remove(func(key ledgerKey, u containerUsage) bool { return !alive(key.sandboxID) || !runs(u.id) })
+}
+
+func (l *Ledger) remove(matches func(ledgerKey, containerUsage) bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	maps.DeleteFunc(l.containers, func(key ledgerKey, u containerUsage) bool {
-		return !alive(key.sandboxID) || !runs(u.id)
-	})
+	maps.DeleteFunc(l.containers, matches)
 }
 
 // reserve checks the usage of a container together with the other containers of its pod. Unless the plan

@@ -3,15 +3,11 @@
 package engine
 
 import (
-	"cmp"
-	"encoding/json"
-	"slices"
 	"strings"
 
 	"github.com/jackfield/jackfield/internal/config/policy"
 	"github.com/jackfield/jackfield/internal/edit"
 	"github.com/jackfield/jackfield/internal/source/attachment"
-	"github.com/jackfield/jackfield/pkg/devices"
 )
 
 // Request is one container about to be created, as an adapter sees it.
@@ -39,11 +35,9 @@ type Request struct {
 	// a kubelet, Explain does not check resources. Without a sandbox, it does not check the networks of an annotation.
 	FromManifest bool
 	// HasSocket reports whether a running container has a socket of the host, by its root,
-	// symlinks resolved, and the path below it; nil for none. A running container keeps what it
-	// was granted.
+	// symlinks resolved, and the path below it; nil for none. A running container keeps every
+	// socket that it has.
 	HasSocket func(root, rel string) bool
-	// View returns the present devices.json of a running container; nil for none.
-	View func() []byte
 }
 
 // User is the container's process user, as it is numbered in its user namespace.
@@ -87,16 +81,4 @@ func query(req *Request) attachment.Query {
 		}
 	}
 	return q
-}
-
-// hasOnlyClaims reports whether a running container has devices of claims and nothing of a network.
-func hasOnlyClaims(req *Request) bool {
-	var elements []devices.Device
-	if req.View == nil || json.Unmarshal(req.View(), &elements) != nil || len(elements) == 0 {
-		return false
-	}
-	return !slices.ContainsFunc(elements, func(e devices.Device) bool {
-		c := e.Jackfield.Claim
-		return c == nil || !strings.HasPrefix(e.Name, cmp.Or(c.PodClaim, c.Name)+"/"+c.Request)
-	})
 }

@@ -37,7 +37,7 @@ func isRuntimeMount(req *Request, m *edit.Mount) bool {
 		strings.Contains(m.Source, "/io.containerd.grpc.v1.cri/sandboxes/"))
 }
 
-// hasDirectory reports whether a component of a path is name, which may be "".
+// hasDirectory reports whether a component of a path is name. An empty name is no component.
 func hasDirectory(p, name string) bool {
 	return name != "" && slices.Contains(strings.Split(p, "/"), name)
 }

@@ -22,8 +22,8 @@ import (
 )
 
 // A socket comes from the device-info of an attachment or, by its name, from the configuration. After
-// newAttachmentSocket and newNamedSocket, both take the same path: addSocket locates it below a socket root, asks
-// policy, checks it on the host, and mounts it.
+// newAttachmentSocket and newNamedSocket, both take the same path: addSocket locates it below a socket root, checks
+// policy and the host, and mounts it.
 
 // ContainerDir is the directory in a container with everything that Jackfield delivers.
 const ContainerDir = "/var/run/jackfield"
@@ -229,7 +229,7 @@ func checkContainerPath(in *inputs, d *delta, s *socket) error {
 	return nil
 }
 
-// checkHostSocket checks on a descriptor that a path below its root is a socket, or that it may appear
+// checkHostSocket checks on a descriptor that a path below its root is a socket, or that the socket can appear
 // later. It follows no symlink.
 func checkHostSocket(in *inputs, d *delta, s *socket) error {
 	file := path.Join(s.at.canonical, s.at.rel)

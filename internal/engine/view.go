@@ -29,17 +29,8 @@ const ViewFile = "devices.json"
 // maxView bounds a devices.json that is read, in bytes.
 const maxView = 1 << 20
 
-// ReadView returns the devices.json of a running container, or nil.
-func ReadView(host hostfs.Root, stateDir, containerID string) []byte {
-	data, err := LoadView(host, stateDir, containerID)
-	if err != nil {
-		return nil
-	}
-	return data
-}
-
-// LoadView is ReadView with the reason why there is no content; errdefs.ErrNotFound for a container without one.
-func LoadView(host hostfs.Root, stateDir, containerID string) ([]byte, error) {
+// ReadView returns the devices.json of a running container; errdefs.ErrNotFound for a container without one.
+func ReadView(host hostfs.Root, stateDir, containerID string) ([]byte, error) {
 	return host.ReadFile(path.Join(edit.ContainerDir(stateDir, containerID), ViewFile), maxView)
 }
 

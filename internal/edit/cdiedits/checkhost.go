@@ -90,7 +90,7 @@ func missingFile(err error) *diag.Diagnostic {
 }
 
 // CheckInterface warns about a network interface that is missing on the host. An interface that was moved into a
-// container is missing, too. The Rule follows the name.
+// container is also missing. The Rule follows the name.
 func CheckInterface(host hostfs.Root, ifName string) *diag.Diagnostic {
 	if d := CheckInterfaceName(ifName); d != nil {
 		return d

@@ -73,7 +73,7 @@ func ReadRecord(host hostfs.Root, cfg *config.Config, sandboxID, containerID str
 
 func readContainer(host hostfs.Root, cfg *config.Config, id string) ContainerRecord {
 	c := ContainerRecord{ID: id}
-	switch view, err := engine.LoadView(host, cfg.StateDir, id); {
+	switch view, err := engine.ReadView(host, cfg.StateDir, id); {
 	case errdefs.IsNotFound(err):
 	case err != nil:
 		c.Error = diag.ErrorText(err)
