@@ -18,8 +18,8 @@ import (
 	"github.com/jackfield/jackfield/internal/source/hooksd/ocihook"
 )
 
-// inputs are the values from which a container's plan is resolved. They are complete before the first candidate is
-// listed, and do not change afterwards.
+// inputs are the values from which a container's plan is resolved. They are complete before the first candidate, and do
+// not change afterwards. Only cdi and search read files when a candidate needs them.
 type inputs struct {
 	ctx     context.Context
 	host    hostfs.Root
