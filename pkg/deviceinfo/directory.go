@@ -187,13 +187,8 @@ func (d *directory) readFile(name string) ([]byte, error) {
 	if st.Size > MaxSize {
 		return nil, tooLarge(file, st.Size, MaxSize)
 	}
-	fd, err := hostfs.OpenatBeneath(d.fd(), name, unix.O_RDONLY|unix.O_NOCTTY)
-	if err != nil {
-		return nil, fileError("read", file, err)
-	}
-	defer unix.Close(fd)
 	// The name may lead to another file by now, and a file can have more content than its size.
-	data, err := hostfs.ReadRegular(fd, MaxSize)
+	data, err := hostfs.ReadFileAt(d.fd(), name, MaxSize)
 	switch {
 	case errdefs.IsInvalidArgument(err):
 		rule := fmt.Sprintf("must be a regular file of at most %d bytes", MaxSize)

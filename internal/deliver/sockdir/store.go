@@ -97,7 +97,7 @@ func (s *openStore) readWhole(name string) (c claim, whole bool, err error) {
 	if s == nil {
 		return claim{}, true, nil
 	}
-	data, err := s.readFile(name)
+	data, err := hostfs.ReadFileAt(int(s.Fd()), name, maxClaim)
 	if errdefs.IsNotFound(err) {
 		return claim{}, true, nil
 	}
@@ -107,15 +107,6 @@ func (s *openStore) readWhole(name string) (c claim, whole bool, err error) {
 	path, _ := pathOfFile(name)
 	c, whole = decodeClaim(path, data)
 	return c, whole, nil
-}
-
-func (s *openStore) readFile(name string) ([]byte, error) {
-	fd, err := hostfs.OpenatBeneath(int(s.Fd()), name, unix.O_RDONLY)
-	if err != nil {
-		return nil, err
-	}
-	defer unix.Close(fd)
-	return hostfs.ReadRegular(fd, maxClaim)
 }
 
 // write replaces a claim atomically. The lock is held.

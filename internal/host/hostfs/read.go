@@ -42,6 +42,27 @@ func (r Root) ReadFileIf(hostPath string, max int64, check func(*unix.Stat_t) er
 	return b, nil
 }
 
+// ReadFileAt reads a file below an open directory with the checks of [Root.ReadFile]. It follows no symlink out of the
+// directory.
+func ReadFileAt(dirfd int, rel string, max int64) ([]byte, error) {
+	fd, err := OpenatBeneath(dirfd, rel, unix.O_RDONLY|unix.O_NOCTTY)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	return ReadRegular(fd, max)
+}
+
+// ReadBeneath is [ReadFileAt] for a path below dir.
+func (r Root) ReadBeneath(dir, rel string, max int64) ([]byte, error) {
+	f, err := r.OpenBeneath(dir, rel, unix.O_RDONLY|unix.O_NOCTTY)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return ReadRegular(int(f.Fd()), max)
+}
+
 // ReadRegular reads an open file completely, with the checks of [Root.ReadFile].
 func ReadRegular(fd int, max int64) ([]byte, error) {
 	var st unix.Stat_t
@@ -103,13 +124,24 @@ func (r Root) ReadDir(hostPath string, max int) ([]string, error) {
 		return nil, err
 	}
 	defer dir.Close()
-	names, err := dir.Readdirnames(max + 1)
-	if err != nil && !errors.Is(err, io.EOF) {
+	names, err := ReadNames(dir, max)
+	switch {
+	case errdefs.IsResourceExhausted(err):
+		return nil, errdefs.ErrResourceExhausted.WithMessage(fmt.Sprintf("list %q: %v", hostPath, err))
+	case err != nil:
 		return nil, &os.PathError{Op: "list", Path: hostPath, Err: sentinel(WithoutPath(err))}
 	}
+	return names, nil
+}
+
+// ReadNames lists the names in an open directory under the rules of [Root.ReadDir].
+func ReadNames(dir *os.File, max int) ([]string, error) {
+	names, err := dir.Readdirnames(max + 1)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
 	if len(names) > max {
-		return nil, errdefs.ErrResourceExhausted.WithMessage(fmt.Sprintf("list %q: more than %d entries", hostPath,
-			max))
+		return nil, errdefs.ErrResourceExhausted.WithMessage(fmt.Sprintf("more than %d entries", max))
 	}
 	slices.Sort(names)
 	return names, nil

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path"
 	"slices"
@@ -80,12 +79,9 @@ func (s *Store) list(parseName func(string) (Key, bool)) ([]Key, error) {
 	if _, err := s.f.Seek(0, 0); err != nil {
 		return nil, s.wrap("list", "", err)
 	}
-	names, err := s.f.Readdirnames(maxRecords + 1)
-	switch {
-	case err != nil && !errors.Is(err, io.EOF):
+	names, err := hostfs.ReadNames(s.f, maxRecords)
+	if err != nil {
 		return nil, s.wrap("list", "", err)
-	case len(names) > maxRecords:
-		return nil, s.wrap("list", "", fmt.Errorf("more than %d files: %w", maxRecords, errdefs.ErrResourceExhausted))
 	}
 	var keys []Key
 	for _, name := range names {
@@ -158,15 +154,10 @@ func partName(k Key) string { return "." + k.FileName() + partSuffix }
 // Read returns the record of an attachment, or nil. An unreadable record, after a disk fault or a change by
 // another program, is errdefs.ErrInvalidArgument.
 func (s *Store) Read(k Key) (*Record, error) {
-	fd, err := hostfs.OpenatBeneath(s.fd(), k.FileName(), unix.O_RDONLY|unix.O_NOCTTY)
+	data, err := hostfs.ReadFileAt(s.fd(), k.FileName(), maxRecord)
 	if errdefs.IsNotFound(err) {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, s.wrap("read", k.FileName(), err)
-	}
-	defer unix.Close(fd)
-	data, err := hostfs.ReadRegular(fd, maxRecord)
 	var r *Record
 	if err == nil {
 		r, err = parse(k, data)

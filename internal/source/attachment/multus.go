@@ -131,12 +131,8 @@ func readCache(host hostfs.Root, dir string, elem ...string) ([]byte, error) {
 			return nil, err
 		}
 	}
-	f, err := host.OpenBeneath(dir, path.Join(elem...), unix.O_RDONLY|unix.O_NOCTTY)
-	if err != nil {
-		return nil, hostfs.WithoutPath(err)
-	}
-	defer f.Close()
-	return hostfs.ReadRegular(int(f.Fd()), maxCache)
+	data, err := host.ReadBeneath(dir, path.Join(elem...), maxCache)
+	return data, hostfs.WithoutPath(err)
 }
 
 // parseDelegates parses the scratch file, a list of objects. It ignores unknown keys.

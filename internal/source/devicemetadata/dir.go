@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"path"
 	"slices"
 	"strings"
@@ -122,28 +121,17 @@ func (d Dir) listNames(rel string) ([]string, error) {
 		return nil, fmt.Errorf("list %q: %w", path.Join(d.Path, rel), hostfs.WithoutPath(err))
 	}
 	defer f.Close()
-	names, err := f.Readdirnames(maxNames + 1)
-	if err != nil && !errors.Is(err, io.EOF) {
+	names, err := hostfs.ReadNames(f, maxNames)
+	if err != nil {
 		return nil, fmt.Errorf("list %q: %w", path.Join(d.Path, rel), hostfs.WithoutPath(err))
 	}
-	if len(names) > maxNames {
-		return nil, fmt.Errorf("list %q: more than %d entries: %w", path.Join(d.Path, rel), maxNames,
-			errdefs.ErrResourceExhausted)
-	}
-	names = slices.DeleteFunc(names, func(name string) bool { return !isFileName(name) })
-	slices.Sort(names)
-	return names, nil
+	return slices.DeleteFunc(names, func(name string) bool { return !isFileName(name) }), nil
 }
 
 // readFile reads one file and checks that its content matches its place.
 func (d Dir) readFile(at *File) (*Metadata, error) {
 	rel := strings.TrimPrefix(at.Path, path.Clean(d.Path)+"/")
-	f, err := d.Host.OpenBeneath(d.Path, rel, unix.O_RDONLY|unix.O_NOCTTY)
-	if err != nil {
-		return nil, fmt.Errorf("read device metadata %q: %w", at.Path, hostfs.WithoutPath(err))
-	}
-	defer f.Close()
-	data, err := hostfs.ReadRegular(int(f.Fd()), MaxSize)
+	data, err := d.Host.ReadBeneath(d.Path, rel, MaxSize)
 	if err != nil {
 		return nil, fmt.Errorf("read device metadata %q: %w", at.Path, hostfs.WithoutPath(err))
 	}
