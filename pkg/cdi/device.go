@@ -3,7 +3,6 @@
 package cdi
 
 import (
-	"maps"
 	"reflect"
 
 	specs "tags.cncf.io/container-device-interface/specs-go"
@@ -29,18 +28,6 @@ type Device struct {
 	// SpecEdits precede the Edits of each device of the file. Neither is nil.
 	SpecEdits *specs.ContainerEdits
 	Edits     *specs.ContainerEdits
-}
-
-// device returns a copy that shares nothing with the registry.
-func (d declaration) device() *Device {
-	spec := d.file.spec
-	declared := &spec.Devices[d.index]
-	return &Device{
-		Name: d.name, Kind: spec.Kind, File: d.file.hostPath(), Index: d.index,
-		Priority: d.file.dir.priority, CDIVersion: spec.Version,
-		Annotations: maps.Clone(declared.Annotations), SpecAnnotations: maps.Clone(spec.Annotations),
-		SpecEdits: copyEdits(&spec.ContainerEdits), Edits: copyEdits(&declared.ContainerEdits),
-	}
 }
 
 func copyEdits(e *specs.ContainerEdits) *specs.ContainerEdits {

@@ -10,6 +10,7 @@ import (
 	"github.com/containerd/errdefs"
 
 	"github.com/jackfield/jackfield/internal/base/diag"
+	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 
 // SpecError is the reason why a spec file is refused. Its faults unwrap to sentinels of containerd/errdefs:
@@ -74,6 +75,20 @@ func (e *NameError) Error() string {
 
 // Unwrap returns errdefs.ErrInvalidArgument.
 func (e *NameError) Unwrap() error { return errdefs.ErrInvalidArgument }
+
+// DirError is a spec directory that could not be read. It unwraps to the cause.
+type DirError struct {
+	Path string
+	Err  error
+}
+
+// Error names the directory and the cause.
+func (e *DirError) Error() string {
+	return "read CDI spec directory \"" + e.Path + "\": " + diag.ErrorText(hostfs.WithoutPath(e.Err))
+}
+
+// Unwrap returns the cause.
+func (e *DirError) Unwrap() error { return e.Err }
 
 // joinSome joins the first few of a list of paths.
 func joinSome(paths []string) string {

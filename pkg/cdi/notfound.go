@@ -66,26 +66,6 @@ type Explanation struct {
 	Nearest []string
 }
 
-// notFound returns the error for a name; device is "" for all devices of the kind.
-func (s *Snapshot) notFound(name, kind, device string) *NotFoundError {
-	e := &NotFoundError{Name: name, Kind: kind, Reason: NoSpec, device: device, snapshot: s}
-	for _, f := range s.files {
-		switch {
-		case f.kind != kind:
-		case f.err != nil:
-			if device == "" || slices.Contains(f.refused, device) {
-				e.Reason = Refused
-				return e
-			}
-		case device == "":
-			e.Reason = NoDevices
-		default:
-			e.Reason = NoDevice
-		}
-	}
-	return e
-}
-
 // Shorten omits the facts of [NotFoundError.Explain] from the text. It is for callers that report many devices, because
 // each explanation searches all files.
 func (e *NotFoundError) Shorten() { e.short = true }
@@ -156,6 +136,7 @@ func (e *NotFoundError) Parts() (problem string, details []string) {
 		x = e.Explain()
 	}
 	kind := diag.Quote(e.Kind)
+	// The reason, or for NoSpec whether files of the kind exist that are refused.
 	switch {
 	case e.Reason == NoDevice:
 		problem = "kind " + kind + " has no such device"

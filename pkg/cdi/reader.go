@@ -263,3 +263,38 @@ func (r *reader) loadFile(d *openDir, name string, withRefs bool) (*specFile, pa
 	f.spec, f.kind = p.spec, p.kind
 	return f, p
 }
+
+// validateFile returns the faults and warnings of a file in the first directory.
+func (r *reader) validateFile(name string, checkHost bool) (diag.List, error) {
+	dir, err := r.openDir(r.dirs[0])
+	if err != nil {
+		return nil, err
+	}
+	defer dir.close()
+	f, parsed := r.loadFile(dir, name, checkHost)
+	if f == nil {
+		return nil, fmt.Errorf("no such file: %w", errdefs.ErrNotFound)
+	}
+	var faults diag.List
+	if f.err != nil {
+		faults = f.err.Faults.diagnostics()
+		if !r.opts.TrustAnyone && errdefs.IsPermissionDenied(f.err) {
+			trusting := *r
+			trusting.opts.TrustAnyone, trusting.files.TrustAnyone = true, true
+			// An error means that the file was removed meanwhile.
+			more, _ := trusting.validateFile(name, checkHost)
+			return compactDiagnostics(slices.Concat(faults, more)), nil
+		}
+	}
+	out := slices.Concat(faults, diag.List(parsed.warnings))
+	for _, ref := range parsed.refs {
+		isReported := slices.ContainsFunc(faults, func(d *diag.Diagnostic) bool {
+			return d.Line == ref.place.Line && d.Column == ref.place.Column
+		})
+		if d := ref.checkHost(r.host); d != nil && !isReported {
+			out = append(out, d)
+		}
+	}
+	out.Sort()
+	return compactDiagnostics(out), nil
+}

@@ -3,16 +3,18 @@
 package cdi
 
 import (
-	"cmp"
-	"errors"
 	"iter"
+	"path"
 	"slices"
 	"strings"
-	"time"
 
-	"github.com/jackfield/jackfield/internal/base/diag"
+	"github.com/containerd/errdefs"
+	"github.com/jackfield/jackfield/internal/base/name"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
+
+// maxIgnored bounds the files that one search for ignored files reads.
+const maxIgnored = 100
 
 // Snapshot is an immutable view of the spec files. It can be kept, and used by any number of goroutines.
 type Snapshot struct {
@@ -25,23 +27,6 @@ type Snapshot struct {
 	extensions []string
 }
 
-// compareFiles orders files by the priority of their directory, and by name.
-func compareFiles(a, b *specFile) int {
-	return cmp.Or(a.dir.priority-b.dir.priority, strings.Compare(a.name, b.name))
-}
-
-// declaration is a device of a usable file.
-type declaration struct {
-	name  string // qualified
-	file  *specFile
-	index int
-}
-
-// compareDeclarations orders declarations by qualified name, and declarations of one name by falling priority.
-func compareDeclarations(a, b declaration) int {
-	return cmp.Or(strings.Compare(a.name, b.name), compareFiles(b.file, a.file))
-}
-
 // findDeclarations returns the declarations of a qualified name.
 func (s *Snapshot) findDeclarations(name string) []declaration {
 	compare := func(d declaration, name string) int { return strings.Compare(d.name, name) }
@@ -50,14 +35,6 @@ func (s *Snapshot) findDeclarations(name string) []declaration {
 		return nil
 	}
 	return firstName(s.devices[i:])
-}
-
-// firstName returns the declarations at the start of a list that have the same name.
-func firstName(list []declaration) []declaration {
-	if n := slices.IndexFunc(list, func(d declaration) bool { return d.name != list[0].name }); n > 0 {
-		return list[:n]
-	}
-	return list
 }
 
 // byName yields the declarations of each name.
@@ -71,11 +48,6 @@ func (s *Snapshot) byName() iter.Seq[[]declaration] {
 			list = list[len(found):]
 		}
 	}
-}
-
-// isConflict reports whether several files of the highest priority have the declarations of one name.
-func isConflict(found []declaration) bool {
-	return len(found) > 1 && found[0].file.dir.priority == found[1].file.dir.priority
 }
 
 // Device returns the device with the given qualified name, "vendor.com/class=name". The errors are *NameError,
@@ -138,23 +110,6 @@ func (s *Snapshot) Devices() []string {
 	return out
 }
 
-// File describes one spec file of a snapshot.
-type File struct {
-	Path     string // on the host
-	Priority int    // of the directory
-	// Kind and Devices (unqualified names in the file's order) of a refused file are set as far as they could be read.
-	Kind    string
-	Devices []string
-	// Conflicts are the devices of the file that other files of the same priority also declare. The file's other
-	// devices are usable.
-	Conflicts []*ConflictError
-	// Err is nil, a *SpecError for a refused file, or the joined Conflicts.
-	Err error
-	// Size is in bytes.
-	Size    int64
-	ModTime time.Time
-}
-
 // Files returns the spec files, refused ones among them, by priority and path.
 func (s *Snapshot) Files() []File {
 	conflicts := s.conflictsByFile()
@@ -179,58 +134,8 @@ func (s *Snapshot) conflictsByFile() map[*specFile][]*ConflictError {
 	return out
 }
 
-func (f *specFile) describe(conflicts []*ConflictError) File {
-	out := File{Path: f.hostPath(), Priority: f.dir.priority, Kind: f.kind, Devices: slices.Clone(f.deviceNames()),
-		Conflicts: conflicts, Size: f.size}
-	if f.mtime != 0 {
-		out.ModTime = time.Unix(0, f.mtime)
-	}
-	var errs []error
-	for _, conflict := range conflicts {
-		errs = append(errs, conflict)
-	}
-	if out.Err = errors.Join(errs...); f.err != nil {
-		out.Err = f.err
-	}
-	return out
-}
-
-// Dir describes one spec directory of a snapshot.
-type Dir struct {
-	Path     string
-	Priority int
-	// Missing means that the directory does not exist, which is no error.
-	Missing bool
-	// Watched means that the kernel reports changes. A directory that is not watched is listed for each snapshot.
-	Watched bool
-	// Err is a *DirError if the directory could not be read.
-	Err error
-}
-
 // Dirs returns the spec directories in rising priority.
 func (s *Snapshot) Dirs() []Dir { return slices.Clone(s.dirs) }
-
-// DirError is a spec directory that could not be read. It unwraps to the cause.
-type DirError struct {
-	Path string
-	Err  error
-}
-
-// Error names the directory and the cause.
-func (e *DirError) Error() string {
-	return "read CDI spec directory \"" + e.Path + "\": " + diag.ErrorText(hostfs.WithoutPath(e.Err))
-}
-
-// Unwrap returns the cause.
-func (e *DirError) Unwrap() error { return e.Err }
-
-// Stats are the numbers of files, devices and directories of a snapshot.
-type Stats struct {
-	Files        int // spec files, refused ones among them
-	FilesInError int // refused files, and files with a device that another file of the directory declares
-	Devices      int // usable devices
-	DirsInError  int // directories that exist and cannot be read
-}
 
 // Stats counts the files, devices and directories.
 func (s *Snapshot) Stats() Stats {
@@ -246,4 +151,131 @@ func (s *Snapshot) Stats() Stats {
 		}
 	}
 	return n
+}
+
+// Expand returns the devices of "kind=all": the device named "all" if the kind has one, and otherwise every usable
+// device of the kind in natural order, without duplicates.
+//
+// Vendors declare one piece of hardware under several names, such as its index and its UUID. Two devices of a kind
+// are duplicates if
+//
+//   - all their edits are equal, in any order of each list, or
+//   - they have the same device nodes (at least one), and exactly one of the two names contains a UUID. Their env can
+//     differ, because it contains the name.
+//
+// The first duplicate in natural order is kept. A conflict about the name "all" is a *ConflictError. A kind without
+// usable devices is a *NotFoundError.
+func (s *Snapshot) Expand(kind string) ([]*Device, error) {
+	switch d, err := s.Device(kind + "=all"); {
+	case err == nil:
+		return []*Device{d}, nil
+	case errdefs.IsConflict(err):
+		return nil, err
+	}
+	list, err := s.Kind(kind)
+	if err != nil {
+		return nil, err
+	}
+	seen, uuidNodes, otherNodes := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	kept := list[:0]
+	for _, d := range list {
+		edits, nodes := editsKey(d.Edits), nodesKey(d.Edits)
+		same, other := otherNodes, uuidNodes
+		if name.HasUUID(d.Name[len(d.Kind)+1:]) {
+			same, other = uuidNodes, otherNodes
+		}
+		if seen[edits] || nodes != "" && other[nodes] {
+			continue
+		}
+		seen[edits], same[nodes] = true, true
+		kept = append(kept, d)
+	}
+	return kept, nil
+}
+
+// Skipped returns the reasons why Expand omits devices of a kind: a *SpecError for each refused file, and then a
+// *ConflictError for each device that several files of one priority declare.
+func (s *Snapshot) Skipped(kind string) []error {
+	var reasons []error
+	for _, f := range s.files {
+		if f.err != nil && f.kind == kind {
+			reasons = append(reasons, f.err)
+		}
+	}
+	_, conflicts := s.devicesOf(kind)
+	for _, err := range conflicts {
+		reasons = append(reasons, err)
+	}
+	return reasons
+}
+
+// Ignored returns the CDI specs whose names have another extension, such as vendor.yml. It reads the directories and
+// these files: it is for messages, and no lookup calls it.
+func (s *Snapshot) Ignored() (found []IgnoredFile) {
+	for _, dir := range s.dirs {
+		names, _ := s.host.ReadDir(dir.Path, maxNames) // Dir.Err has the error
+		for _, name := range names {
+			ext := path.Ext(name)
+			isSpec := slices.Contains([]string{".json", ".yaml", ".yml"}, strings.ToLower(ext))
+			if !isSpec || slices.Contains(s.extensions, ext) || len(found) == maxIgnored {
+				continue
+			}
+			file := path.Join(dir.Path, name)
+			text, err := s.host.ReadFile(file, MaxFileSize)
+			if err != nil {
+				continue // it can be any file
+			}
+			if spec := parseSpec(string(text), false); spec.kind != "" {
+				found = append(found, IgnoredFile{Path: file, Kind: spec.kind, Devices: spec.names,
+					Extensions: slices.Clone(s.extensions)})
+			}
+		}
+	}
+	return found
+}
+
+// Shadowed returns the shadowed files, in the order of their first device. A file does not shadow itself: /run/cdi and
+// /var/run/cdi are one directory on most hosts.
+func (s *Snapshot) Shadowed() (files []ShadowedFile) {
+	for found := range s.byName() {
+		for _, d := range found[1:] {
+			if d.file.dir == found[0].file.dir {
+				continue // a conflict
+			}
+			path, by := d.file.hostPath(), found[0].file.hostPath()
+			i := slices.IndexFunc(files, func(f ShadowedFile) bool { return f.Path == path && f.By == by })
+			if i < 0 {
+				i, files = len(files), append(files, ShadowedFile{Path: path, By: by})
+			}
+			files[i].Devices = append(files[i].Devices, d.name)
+		}
+	}
+	return slices.DeleteFunc(files, func(f ShadowedFile) bool { return s.isSameFile(f.Path, f.By) })
+}
+
+// isSameFile reports whether two paths lead to one file.
+func (s *Snapshot) isSameFile(a, b string) bool {
+	x, err := s.host.Stat(a)
+	y, err2 := s.host.Stat(b)
+	return err == nil && err2 == nil && hostfs.StatID(&x) == hostfs.StatID(&y)
+}
+
+// notFound returns the error for a name; device is "" for all devices of the kind.
+func (s *Snapshot) notFound(name, kind, device string) *NotFoundError {
+	e := &NotFoundError{Name: name, Kind: kind, Reason: NoSpec, device: device, snapshot: s}
+	for _, f := range s.files {
+		switch {
+		case f.kind != kind:
+		case f.err != nil:
+			if device == "" || slices.Contains(f.refused, device) {
+				e.Reason = Refused
+				return e
+			}
+		case device == "":
+			e.Reason = NoDevices
+		default:
+			e.Reason = NoDevice
+		}
+	}
+	return e
 }

@@ -3,9 +3,12 @@
 package cdi
 
 import (
+	"cmp"
+	"errors"
 	"path"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -38,6 +41,11 @@ type specFile struct {
 	targetID  identity
 }
 
+// compareFiles orders files by the priority of their directory, and by name.
+func compareFiles(a, b *specFile) int {
+	return cmp.Or(a.dir.priority-b.dir.priority, strings.Compare(a.name, b.name))
+}
+
 func (f *specFile) hostPath() string { return path.Join(f.dir.path, f.name) }
 
 // deviceNames returns the unqualified names, in the order of the file.
@@ -50,6 +58,22 @@ func (f *specFile) deviceNames() []string {
 		names[i] = f.spec.Devices[i].Name
 	}
 	return names
+}
+
+func (f *specFile) describe(conflicts []*ConflictError) File {
+	out := File{Path: f.hostPath(), Priority: f.dir.priority, Kind: f.kind, Devices: slices.Clone(f.deviceNames()),
+		Conflicts: conflicts, Size: f.size}
+	if f.mtime != 0 {
+		out.ModTime = time.Unix(0, f.mtime)
+	}
+	var errs []error
+	for _, conflict := range conflicts {
+		errs = append(errs, conflict)
+	}
+	if out.Err = errors.Join(errs...); f.err != nil {
+		out.Err = f.err
+	}
+	return out
 }
 
 // equal reports whether two states of the file look equal in a snapshot.

@@ -7,7 +7,6 @@ import (
 	"path"
 	"slices"
 
-	"github.com/containerd/errdefs"
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/jackfield/jackfield/internal/base/diag"
@@ -49,41 +48,6 @@ func ValidateFile(file string, opts ValidateOptions) (FieldErrors, error) {
 		return nil, fmt.Errorf("validate CDI spec %q: %w", file, err)
 	}
 	return fieldErrors(found), nil
-}
-
-// validateFile returns the faults and warnings of a file in the first directory.
-func (r *reader) validateFile(name string, checkHost bool) (diag.List, error) {
-	dir, err := r.openDir(r.dirs[0])
-	if err != nil {
-		return nil, err
-	}
-	defer dir.close()
-	f, parsed := r.loadFile(dir, name, checkHost)
-	if f == nil {
-		return nil, fmt.Errorf("no such file: %w", errdefs.ErrNotFound)
-	}
-	var faults diag.List
-	if f.err != nil {
-		faults = f.err.Faults.diagnostics()
-		if !r.opts.TrustAnyone && errdefs.IsPermissionDenied(f.err) {
-			trusting := *r
-			trusting.opts.TrustAnyone, trusting.files.TrustAnyone = true, true
-			// An error means that the file was removed meanwhile.
-			more, _ := trusting.validateFile(name, checkHost)
-			return compactDiagnostics(slices.Concat(faults, more)), nil
-		}
-	}
-	out := slices.Concat(faults, diag.List(parsed.warnings))
-	for _, ref := range parsed.refs {
-		isReported := slices.ContainsFunc(faults, func(d *diag.Diagnostic) bool {
-			return d.Line == ref.place.Line && d.Column == ref.place.Column
-		})
-		if d := ref.checkHost(r.host); d != nil && !isReported {
-			out = append(out, d)
-		}
-	}
-	out.Sort()
-	return compactDiagnostics(out), nil
 }
 
 // compactDiagnostics drops a diagnostic that equals the one before it.

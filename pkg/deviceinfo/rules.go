@@ -76,6 +76,7 @@ func checkVersion(s string) (string, bool) {
 
 // checkPath accepts an absolute, clean path of a file.
 func checkPath(s string) (string, bool) {
+	// The hints go from the coarse fault to the fine one.
 	switch {
 	case s == "":
 		return "", false

@@ -66,6 +66,7 @@ func IsSandboxID(id string) bool {
 // error is errdefs.ErrInvalidArgument.
 func CheckFile(name string) error {
 	why := ""
+	// Each case is one reason; the first one is reported.
 	switch {
 	case name == "":
 		why = "it is empty"
