@@ -180,7 +180,7 @@ func runNvidiaCTK(ctx context.Context, env Env, options []string) ([]byte, error
 	ctx, cancel := context.WithTimeout(ctx, nvidiaTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, tool, append([]string{"cdi", "generate"}, options...)...)
-	// The caller's environment must not decide what is written for root to run.
+	// The caller's environment must not influence a file whose hooks root runs.
 	cmd.Env = []string{"PATH=" + search, "HOME=/", "LANG=C.UTF-8"}
 	cmd.Dir = "/"
 	cmd.WaitDelay = time.Second
@@ -232,7 +232,7 @@ func (o *specOutput) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// lastMessages keeps the end of what is written, which says why a program failed.
+// lastMessages keeps the end of a program's messages, which has the reason of its failure.
 type lastMessages []byte
 
 func (m *lastMessages) Write(p []byte) (int, error) {

@@ -56,7 +56,7 @@ type Env struct {
 	Getenv         func(string) string
 }
 
-// errNoAnswer ends a command whose output already says what could not be checked.
+// errNoAnswer ends a command whose output already lists the requests that could not be checked.
 var errNoAnswer = errors.New("not everything could be checked")
 
 // errAnswerNo ends a command whose output already says why the answer is no.

@@ -104,6 +104,7 @@ func (c *cleanCommand) checkFlags(cmd *cobra.Command) error {
 			forms++
 		}
 	}
+	// Exactly one form is given, with all flags that it needs.
 	switch {
 	case forms != 1:
 		return usagef(cmd, "must have one of --sandbox-id, --resource with --device, and --orphans")
@@ -184,7 +185,7 @@ func (c *cleanCommand) readKeptIDs(cmd *cobra.Command) ([]string, error) {
 // splitIDs splits a list at commas, white space and line ends.
 func splitIDs(text string) []string { return strings.Fields(strings.ReplaceAll(text, ",", " ")) }
 
-// checkIDs says why a list is no list of living sandboxes; "" for a valid one.
+// checkIDs returns why a list is no list of living sandboxes; "" for a valid one.
 func checkIDs(ids []string) string {
 	if len(ids) == 0 {
 		return "the list is empty, and would remove the files of every sandbox"

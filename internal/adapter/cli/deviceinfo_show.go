@@ -107,7 +107,7 @@ func addRows(t *table, prefix string, object *jsontree.Node, data []byte, note f
 	}
 }
 
-// socketMaker says who creates the socket, by the specification.
+// socketMaker returns the side that creates the socket, by the specification.
 func socketMaker(info *deviceinfo.Info, key string) string {
 	var host bool
 	switch {

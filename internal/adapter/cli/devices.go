@@ -15,7 +15,7 @@ import (
 	"github.com/jackfield/jackfield/pkg/cdi"
 )
 
-// inventory is what a node offers.
+// inventory has the devices that a node offers.
 type inventory struct {
 	Dirs       []cdiDir      `json:"cdiDirs"`
 	Devices    []cdiDevice   `json:"cdiDevices"`

@@ -40,7 +40,7 @@ func (i inventoryItem) formatText() string {
 	return plain(fmt.Sprintf("%s %-11s %s", sign, i.What, s))
 }
 
-// watcher prints the changes of what a node offers.
+// watcher prints the changes of a node's inventory.
 type watcher struct {
 	registry *cdi.Cache
 	node     localNode
@@ -49,7 +49,7 @@ type watcher struct {
 	printed  map[string]inventoryItem
 }
 
-// printChanges prints what has changed since the last call: removed items, then new and changed ones, each sorted.
+// printChanges prints the changes since the last call: removed items, then new and changed ones, each sorted.
 func (w *watcher) printChanges() error {
 	offered, err := readInventory(w.registry, w.node)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/jackfield/jackfield/pkg/devices"
 )
 
-// explanation is what explain prints about one container.
+// explanation is the output of explain about one container.
 type explanation struct {
 	place
 	explain.Explanation
@@ -99,6 +99,7 @@ func (q *explainOptions) checkFlags(cmd *cobra.Command, args []string) error {
 	if err := q.manifestFlags.checkFlags(cmd, args); err != nil {
 		return err
 	}
+	// A manifest, or an ID without one, is explained.
 	switch {
 	case cmd.Flags().Changed("sandbox-id") && q.sandboxID == "":
 		return usagef(cmd, "--sandbox-id: the ID is empty")
@@ -189,7 +190,7 @@ func explanationsText(cfg *config.Config, all []explanation) string {
 	return t.String()
 }
 
-// sandboxRecord is what explain prints about a sandbox.
+// sandboxRecord is the output of explain about a sandbox.
 type sandboxRecord struct {
 	SandboxID  string                    `json:"sandboxID,omitempty"`
 	DeviceInfo []infoFile                `json:"deviceInfo"`

@@ -50,6 +50,7 @@ func (t *explainText) writeExplanation(x *explain.Explanation) {
 }
 
 func verdictText(x *explain.Explanation) string {
+	// The first line has the verdict, with the reason if there is no request to blame.
 	switch {
 	case x.Missing:
 		return "is not in the pod"

@@ -131,6 +131,7 @@ func (in *injection) injectIntoSpec(cmd *cobra.Command) error {
 
 func (in *injection) checkFlags(cmd *cobra.Command) error {
 	in.file.resolveStdio()
+	// An empty value must not mean a default: it can be an empty variable of a script.
 	switch {
 	case in.file.bundle == "" && in.file.spec == "":
 		return usagef(cmd, "requires --bundle or --spec")
@@ -186,7 +187,7 @@ func (in *injection) createEngine() (*engine.Engine, error) {
 	})
 }
 
-// editSpec returns the spec with the edits, after creating what they need on the host. undo removes
+// editSpec returns the spec with the edits, after creating the files that they need on the host. undo removes
 // that again.
 func (in *injection) editSpec(ctx context.Context, e *engine.Engine, spec *oci.Config,
 	annotations map[string]string) (text []byte, undo func() error, err error) {

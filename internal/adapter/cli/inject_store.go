@@ -18,8 +18,8 @@ import (
 	"github.com/jackfield/jackfield/internal/edit"
 )
 
-// prepare creates what a container needs. undo removes it again, unless the container had something
-// before.
+// prepare creates the files and mounts that a container needs. undo removes it again, unless the container had
+// something before.
 func (in *injection) prepare(c edit.Container) (undo func() error, err error) {
 	if c.ID == "" {
 		return nil, fmt.Errorf("its sockets and devices need a directory on this host: name the container with "+
@@ -51,7 +51,7 @@ func (in *injection) prepare(c edit.Container) (undo func() error, err error) {
 	}, nil
 }
 
-// storeDir is the host path of what containers need on the host. It lies beside the directory of the NRI plugin,
+// storeDir is the host path of the containers' state. It lies beside the directory of the NRI plugin,
 // which removes everything that its runtime does not know.
 func (in *injection) storeDir() string { return staging.InjectDir(in.cfg.StateDir) }
 
@@ -78,7 +78,7 @@ func (in *injection) recordID() (string, error) {
 	return name[:min(len(name), 100)] + "-" + hex.EncodeToString(sum[:6]), nil
 }
 
-// runRemove removes what was created for a container, or for all containers of a sandbox. It is no
+// runRemove removes the state of a container, or for all containers of a sandbox. It is no
 // error if nothing was.
 func (in *injection) runRemove(cmd *cobra.Command) error {
 	whose := 0

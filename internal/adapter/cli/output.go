@@ -211,7 +211,7 @@ func printDiagnostics(env Env, file string, err error) error {
 	return errAnswerNo
 }
 
-// answerError ends a command that has written why the answer is no, or what could not be checked.
+// answerError ends a command that has written why the answer is no, or why there is none.
 func answerError(written error, no, unknown bool) error {
 	switch {
 	case written != nil:

@@ -130,7 +130,7 @@ func (q *policyCheck) checkFlags(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// containerDecisions is what the policy says about one container.
+// containerDecisions are the decisions of the policy about one container.
 type containerDecisions struct {
 	place
 	Container string                `json:"container"`

@@ -93,7 +93,7 @@ func (n *hostFlags) readLogs(cmd *cobra.Command, env Env, log *policyeval.AuditL
 	return nil
 }
 
-// suggestion is what suggest prints for programs.
+// suggestion is the output of suggest for programs.
 type suggestion struct {
 	Rules      []any        `json:"rules"` // as in policy.rules of a configuration
 	NotGranted []notGranted `json:"notGranted"`
@@ -128,7 +128,7 @@ func printSuggestion(env Env, out output, log *policyeval.AuditLog) error {
 	return out.writeResult(env, result, func() string { return text })
 }
 
-// suggestionText returns a configuration with the rules, and comments about what they do not grant.
+// suggestionText returns a configuration with the rules, and a comment for each request that they do not grant.
 func suggestionText(rules []policy.Rule, left []policy.Suggestion) string {
 	var b strings.Builder
 	if len(rules) > 0 {

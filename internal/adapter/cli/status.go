@@ -52,7 +52,7 @@ func (q *statusQuery) addFlags(cmd *cobra.Command, formats ...string) {
 	}
 }
 
-// run asks the daemon and prints what answer makes of it: a value for -o json and yaml, and a text.
+// run requests the daemon's status and prints the result of answer: a value for -o json and yaml, and a text.
 func (q *statusQuery) run(cmd *cobra.Command, args []string, answer func(*status.Node) (any, string, error)) error {
 	if q.interval <= 0 {
 		return usagef(cmd, "--interval: invalid value %v: must be a positive duration such as 2s", q.interval)
@@ -295,7 +295,7 @@ func daemonText(n *status.Node) string {
 	return t.formatText("")
 }
 
-// vswitchState says whether a vswitch answers, and what became of the ports on it.
+// vswitchState returns whether a vswitch answers, and the state of its ports.
 func vswitchState(v *vswitch.Status) string {
 	switch {
 	case !v.Checked:
@@ -348,7 +348,7 @@ func containerText(c *status.Container) string {
 	return b.String()
 }
 
-// missedText returns the text of a container that lacks what it requested, with what would become of its requests now.
+// missedText returns the text of a container without its requested devices, with the outcome of its requests now.
 func missedText(c *status.Container) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s  %s\n", plain(c.Title()), colored(yellow, "lacks what it requested"))

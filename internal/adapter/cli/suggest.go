@@ -45,7 +45,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	return h
 }
 
-// wantedValue says what a flag accepts. The errors of package flag's own types are for programmers.
+// wantedValue describes the values that a flag accepts. The errors of package flag's own types are for programmers.
 func wantedValue(invalid *pflag.InvalidValueError) error {
 	switch invalid.GetFlag().Value.Type() {
 	case "bool":

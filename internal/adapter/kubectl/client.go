@@ -27,7 +27,7 @@ type client struct {
 	watch                                                         bool
 }
 
-// pod is what is needed of a pod.
+// pod is the part of a pod that the commands need.
 type pod struct {
 	Metadata struct {
 		Name, Namespace, UID string

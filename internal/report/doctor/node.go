@@ -99,7 +99,7 @@ func (n *node) settings(runtime string) (s runtimeconfig.Settings, read bool) {
 	return nil, false
 }
 
-// nriSocket returns the path of the NRI socket: that of the options, or of the runtime's configuration, or the default.
+// nriSocket returns the NRI socket of the options, or else of the runtime's configuration, or else the default.
 func (n *node) nriSocket() string {
 	socket := n.NRISocket
 	if n.containerd != nil {

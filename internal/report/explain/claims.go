@@ -49,6 +49,7 @@ func (x *Explainer) explainClaims(p *manifest.Pod, r *engine.Request) (items []e
 			From: "resources.claims of the container"}
 		files, err := x.checkUse(p, use, &item)
 		grant, refusal := x.engine.Policy().Network(engine.Subject(r), "")
+		// The first state in which the devices of the claim cannot be checked is the outcome.
 		switch {
 		case err != nil:
 			item.SetOutcome(engine.Failed, err)
@@ -82,7 +83,7 @@ func (x *Explainer) explainClaims(p *manifest.Pod, r *engine.Request) (items []e
 }
 
 // checkUse checks what a container says about a claim against the pod and the claims in the manifests. It
-// adds what the manifests say to the item's notes, and returns the metadata files of the devices.
+// adds the content of the manifests to the item's notes, and returns the metadata files of the devices.
 func (x *Explainer) checkUse(p *manifest.Pod, use manifest.ClaimUse, item *engine.Item) ([]devicemetadata.File, error) {
 	var names []string
 	for _, have := range p.Spec.ResourceClaims {
@@ -145,7 +146,7 @@ func (x *Explainer) filesOf(p *manifest.Pod, claim *manifest.PodClaim, request s
 	return files
 }
 
-// fileNotes says what a metadata file has.
+// fileNotes describes the content of a metadata file.
 func fileNotes(f *devicemetadata.File) (notes []string) {
 	if f.Err != nil {
 		return []string{diag.InFile(f.Path, f.Err).Summary()}

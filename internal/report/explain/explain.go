@@ -30,7 +30,7 @@ import (
 	"github.com/jackfield/jackfield/pkg/cdi"
 )
 
-// Explanation is what would happen to one container.
+// Explanation is the result of a creation of one container.
 type Explanation struct {
 	Container string  `json:"container"`
 	Verdict   Verdict `json:"verdict"`
@@ -38,7 +38,7 @@ type Explanation struct {
 	Created  *bool         `json:"created"`
 	Error    string        `json:"error,omitempty"`
 	Requests []engine.Item `json:"requests"`
-	// NotChecked has the requests that could not be resolved, and says what is needed for that.
+	// NotChecked has the requests that could not be resolved, each with the missing information.
 	NotChecked []engine.Item `json:"notChecked,omitempty"`
 	// NotRead has the sources that exist and cannot be read. Without them the outcome of a request may be another.
 	NotRead  []string `json:"notRead,omitempty"`
@@ -51,7 +51,7 @@ type Explanation struct {
 	Problems []error `json:"-"` // of Error, without those of a request
 }
 
-// Verdict says what would happen to a container.
+// Verdict is the result of a container's creation.
 type Verdict string
 
 // The verdicts.
@@ -61,7 +61,7 @@ const (
 	Incomplete Verdict = "incomplete" // nothing refuses it, but not everything was checked
 )
 
-// Options are the host and what to explain.
+// Options are the host and the objects to explain.
 type Options struct {
 	Host      hostfs.Root
 	Config    *config.Config
@@ -69,7 +69,7 @@ type Options struct {
 	Manifests *manifest.Objects
 	SandboxID string // of the pod; "" if it does not run on the host
 	Container string // explain only this one; "" for all
-	// IsPod is set in a pod, which does not see the host's files: what CDI files refer to is not checked.
+	// IsPod is set in a pod, which does not see the host's files: references of CDI files are not checked.
 	IsPod bool
 }
 

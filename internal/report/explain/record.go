@@ -30,7 +30,7 @@ type SandboxRecord struct {
 	Containers []ContainerRecord
 }
 
-// ContainerRecord is what was injected into a container at its creation.
+// ContainerRecord has the edits that were injected into a container at its creation.
 type ContainerRecord struct {
 	ID   string          `json:"id"`
 	View json.RawMessage `json:"view,omitempty"` // its devices.json

@@ -90,7 +90,7 @@ func Parse(file string, data []byte, namespace string) (Objects, error) {
 	return o, err
 }
 
-// noPods says what the manifest holds instead of pods.
+// noPods returns an error that names the content of a manifest without pods.
 func (o *Objects) noPods() NoPodsError {
 	if len(o.others) == 0 {
 		return "the file is empty: must hold a Pod or a workload"
@@ -108,6 +108,7 @@ func (o *Objects) add(data json.RawMessage, parent string) error {
 	x.Kind = cmp.Or(x.Kind, strings.TrimSuffix(parent, "List"))
 	isWorkload := slices.Contains(Workloads, x.Kind)
 	template := x.podTemplate()
+	// A pod, a pod template and the objects that a pod refers to are kept; other objects are ignored.
 	switch {
 	case err != nil && (x.Kind == "" || x.Kind == "Pod" || x.Kind == "List" || isWorkload):
 		return err

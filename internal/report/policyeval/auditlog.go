@@ -19,7 +19,7 @@ import (
 	"github.com/jackfield/jackfield/internal/report/status"
 )
 
-// AuditLog collects what containers asked for, by the lines of audit logs.
+// AuditLog collects the requests of containers from audit logs.
 type AuditLog struct {
 	After     time.Time // lines of this time and later are read
 	Namespace string    // only this one, "" for all
@@ -32,7 +32,7 @@ type AuditLog struct {
 // maxLogLine bounds a line of the audit log. jackfield-nri writes shorter ones.
 const maxLogLine = 1 << 20
 
-// ReadFile adds what the lines of a file of the caller have; "-" is standard input.
+// ReadFile adds the requests in a file of the caller; "-" is standard input.
 func (l *AuditLog) ReadFile(file string, stdin io.Reader) error {
 	if file == "-" {
 		return l.Read(stdin)
@@ -48,7 +48,7 @@ func (l *AuditLog) ReadFile(file string, stdin io.Reader) error {
 	return l.Read(f)
 }
 
-// Read adds what the lines of an audit log have.
+// Read adds the requests in an audit log.
 func (l *AuditLog) Read(in io.Reader) error {
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, maxLogLine)

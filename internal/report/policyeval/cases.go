@@ -26,7 +26,7 @@ type caseFile struct {
 	Cases  []caseSpec `json:"cases"`
 }
 
-// caseSpec is one case: what a container asks for, and the outcome that is expected.
+// caseSpec is one case: the requests of a container, and the expected outcome.
 type caseSpec struct {
 	Name string `json:"name"`
 	// Pod is a manifest, relative to the file. It replaces For; what its annotations name is added
@@ -136,8 +136,9 @@ func (cf *caseFile) check() error {
 	return nil
 }
 
-// findFault says what is wrong with a case, or "".
+// findFault returns the fault of a case, or "".
 func (c *caseSpec) findFault() string {
+	// The first fault counts.
 	switch {
 	case c.Name == "":
 		return "name: must not be empty"

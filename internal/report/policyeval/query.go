@@ -34,7 +34,7 @@ func New(cfg *config.Config) (*Policy, error) {
 	return &Policy{p, cfg}, err
 }
 
-// Query is what a policy is asked about, by kind. Its JSON is the "ask" of a test case.
+// Query is the requests that a policy decides about, by kind. Its JSON is the "ask" of a test case.
 type Query struct {
 	CDI      []string       `json:"cdi"`
 	Devices  []string       `json:"devices"`
@@ -80,7 +80,7 @@ type Decision struct {
 	Outcome Outcome `json:"outcome"`
 	Rule    string  `json:"rule,omitempty"`    // that grants or denies it, or came closest
 	Message string  `json:"message,omitempty"` // the refusal
-	// Remedy grants what is refused; Message has it as text.
+	// Remedy grants the refused request; Message has it as text.
 	Remedy *policy.Remedy `json:"remedy,omitempty"`
 }
 
@@ -139,7 +139,7 @@ func newDecision(kind, name string, g policy.Grant, err error) Decision {
 	return d
 }
 
-// annotationQuery returns what a container's annotations name.
+// annotationQuery returns the requests in a container's annotations.
 func (p *Policy) annotationQuery(r *engine.Request) (q Query, err error) {
 	wants, err := annotation.Parse(r.Annotations, r.Container)
 	if err == nil {

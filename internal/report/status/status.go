@@ -77,7 +77,7 @@ type Config struct {
 	Remedy     string    `json:"remedy,omitempty"`
 }
 
-// Container is one container and what was injected.
+// Container is one container with its injected edits.
 type Container struct {
 	Since       time.Time `json:"since"` // when it was created
 	Namespace   string    `json:"namespace"`

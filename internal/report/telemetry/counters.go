@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Counters count what the plugin does.
+// Counters count the plugin's work.
 type Counters struct {
 	Containers atomic.Uint64 // containers whose creation was reported
 	Untouched  atomic.Uint64 // of these: containers without a request

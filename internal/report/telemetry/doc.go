@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package telemetry counts what the NRI plugin does and exposes the counts as Prometheus
+// Package telemetry counts the work of the NRI plugin and exposes the counts as Prometheus
 // metrics, in a registry of its own.
 //
 // Its invariant: counting never fails and never blocks, and the number of time series is

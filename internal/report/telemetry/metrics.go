@@ -211,7 +211,7 @@ func fileMetrics(s *Sample) []metric {
 	}
 }
 
-// stagingMetrics returns the metrics of what containers have.
+// stagingMetrics returns the metrics of the containers' sockets and directories.
 func stagingMetrics(c *Counters, s *Sample) []metric {
 	return []metric{
 		{Family{"jackfield_staging_mode", gauge, "How sockets are delivered: 1 for the mode in force. In mode directory a " +
