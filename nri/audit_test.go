@@ -12,6 +12,7 @@ import (
 	"github.com/sirupsen/logrus"
 	"golang.org/x/sys/unix"
 
+	"github.com/jackfield/jackfield/internal/base/testkit"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/internal/report/telemetry"
 )
@@ -53,10 +54,10 @@ func TestAuditFileIsRegular(t *testing.T) {
 func TestErrorOfAuditFileHasSentinel(t *testing.T) {
 	dir := t.TempDir()
 	host, err := hostfs.New(dir)
-	check(t, err)
-	check(t, unix.Mkfifo(filepath.Join(dir, "fifo"), 0o600))
+	testkit.Must(t, err)
+	testkit.Must(t, unix.Mkfifo(filepath.Join(dir, "fifo"), 0o600))
 	reader, err := os.OpenFile(filepath.Join(dir, "fifo"), os.O_RDONLY|unix.O_NONBLOCK, 0)
-	check(t, err)
+	testkit.Must(t, err)
 	defer reader.Close()
 	a := &auditFile{host: host, path: "/fifo"}
 	if err := a.openIfNeeded(); !errdefs.IsInvalidArgument(err) {
@@ -68,13 +69,13 @@ func TestErrorOfAuditFileHasSentinel(t *testing.T) {
 func TestAuditLineFollowsPartialLine(t *testing.T) {
 	dir := t.TempDir()
 	host, err := hostfs.New(dir)
-	check(t, err)
+	testkit.Must(t, err)
 	file := filepath.Join(dir, "audit.log")
-	check(t, os.WriteFile(file, []byte("whole\npart"), 0o600))
+	testkit.Must(t, os.WriteFile(file, []byte("whole\npart"), 0o600))
 	a := &auditFile{host: host, path: "/audit.log"}
-	check(t, a.appendLine([]byte("next\n")))
+	testkit.Must(t, a.appendLine([]byte("next\n")))
 	a.stale.Store(true)
-	check(t, a.appendLine([]byte("last\n")))
+	testkit.Must(t, a.appendLine([]byte("last\n")))
 	if got, err := os.ReadFile(file); err != nil || string(got) != "whole\npart\nnext\nlast\n" {
 		t.Errorf("%v, the file is %q", err, got)
 	}

@@ -157,7 +157,7 @@ func TestVersionIsOneLine(t *testing.T) {
 // The name typed on a terminal starts no daemon.
 func TestCommandWithoutFlagsOnTerminalIsRefused(t *testing.T) {
 	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
-	check(t, err)
+	testkit.Must(t, err)
 	defer terminal.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
@@ -176,7 +176,7 @@ func TestOneDaemonPerStateDirectory(t *testing.T) {
 	host := h.p.opts.Host
 	socket := host.Path(status.Socket(h.p.config.core.Load().cfg.StateDir))
 	before, err := os.Stat(socket)
-	check(t, err)
+	testkit.Must(t, err)
 	log := logrus.New()
 	log.SetOutput(io.Discard)
 	second, err := New(Options{Host: host, Config: h.p.config.core.Load().cfg}, log)
@@ -185,12 +185,12 @@ func TestOneDaemonPerStateDirectory(t *testing.T) {
 		t.Errorf("New returns %v, want %q", err, want)
 	}
 	if second != nil {
-		check(t, second.Close())
+		testkit.Must(t, second.Close())
 	}
 	if after, err := os.Stat(socket); err != nil || !os.SameFile(before, after) {
 		t.Errorf("the status socket of the first daemon is gone: %v", err)
 	}
-	check(t, os.Remove(socket))
+	testkit.Must(t, os.Remove(socket))
 	if !testkit.Until(func() bool {
 		_, err := status.Get(t.Context(), host, h.p.config.core.Load().cfg.StateDir)
 		return err == nil

@@ -12,6 +12,7 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/sirupsen/logrus"
 
+	"github.com/jackfield/jackfield/internal/base/testkit"
 	"github.com/jackfield/jackfield/internal/config"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
@@ -25,11 +26,11 @@ type copyHost struct {
 
 func newCopyHost(t *testing.T) *copyHost {
 	host, err := hostfs.New(t.TempDir())
-	check(t, err)
+	testkit.Must(t, err)
 	for _, d := range []string{"/etc/jackfield", "/etc/cdi", "/run"} {
-		check(t, os.MkdirAll(host.Path(d), 0o755))
+		testkit.Must(t, os.MkdirAll(host.Path(d), 0o755))
 	}
-	check(t, os.WriteFile(host.Path("/etc/cdi/v.json"), []byte(
+	testkit.Must(t, os.WriteFile(host.Path("/etc/cdi/v.json"), []byte(
 		`{"cdiVersion":"0.6.0","kind":"vendor.com/net","devices":[{"name":"a","containerEdits":{"env":["A=1"]}}]}`), 0o644))
 	return &copyHost{t: t, host: host}
 }
@@ -39,8 +40,8 @@ func (h *copyHost) copy() string { return h.host.Path(config.DefaultCopyPath) }
 
 func (h *copyHost) write(content string) {
 	h.t.Helper()
-	check(h.t, os.WriteFile(h.file()+".new", []byte(content), 0o644))
-	check(h.t, os.Rename(h.file()+".new", h.file()))
+	testkit.Must(h.t, os.WriteFile(h.file()+".new", []byte(content), 0o644))
+	testkit.Must(h.t, os.Rename(h.file()+".new", h.file()))
 }
 
 // start starts the plugin as the command does.
@@ -72,28 +73,28 @@ func TestFaultyConfigAtStartUsesLastGoodCopy(t *testing.T) {
 			h.write(`policy: {rules: [{name: r, for: {namespaces: ["*"]}, allow: {sockets: [relative]}}]}`)
 		},
 		"no YAML":             func() { h.write("\x00") },
-		"others can write it": func() { h.write(refusing); check(t, os.Chmod(h.file(), 0o666)) },
-		"it is a directory":   func() { check(t, os.Remove(h.file())); check(t, os.Mkdir(h.file(), 0o755)) },
+		"others can write it": func() { h.write(refusing); testkit.Must(t, os.Chmod(h.file(), 0o666)) },
+		"it is a directory":   func() { testkit.Must(t, os.Remove(h.file())); testkit.Must(t, os.Mkdir(h.file(), 0o755)) },
 		"faults, started twice": func() {
 			h.write(faultyConfig)
 			r, err := h.start()
-			check(t, err)
-			check(t, r.p.Close())
+			testkit.Must(t, err)
+			testkit.Must(t, r.p.Close())
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			check(t, os.RemoveAll(h.file()))
+			testkit.Must(t, os.RemoveAll(h.file()))
 			h.write(granting)
 			r, err := h.start()
-			check(t, err)
-			check(t, r.p.Close())
+			testkit.Must(t, err)
+			testkit.Must(t, r.p.Close())
 			if st, err := os.Stat(h.copy()); err != nil || st.Mode().Perm() != 0o600 {
 				t.Fatalf("the copy: %v, %v", st, err)
 			}
 			spoil()
 			r, err = h.start()
-			check(t, err)
-			defer func() { check(t, r.p.Close()) }()
+			testkit.Must(t, err)
+			defer func() { testkit.Must(t, r.p.Close()) }()
 			r.wantGrant()
 			s := r.p.ConfigStatus()
 			if s.LastError == nil || s.Generation != 1 || s.File != config.DefaultPath {
@@ -114,7 +115,7 @@ func TestFaultyConfigAtStartUsesLastGoodCopy(t *testing.T) {
 					}
 				}
 			}
-			check(t, os.RemoveAll(h.file()))
+			testkit.Must(t, os.RemoveAll(h.file()))
 			h.write(refusing)
 			r.waitForStatus("the file that was put right", hasGeneration(2))
 			r.wantDenial()
@@ -138,13 +139,13 @@ func TestFaultyConfigWithoutCopyIsError(t *testing.T) {
 		"the file was missing at an earlier start": func(h *copyHost) {
 			h.write(granting)
 			r, err := h.start()
-			check(h.t, err)
-			check(h.t, r.p.Close())
-			check(h.t, os.Remove(h.file()))
+			testkit.Must(h.t, err)
+			testkit.Must(h.t, r.p.Close())
+			testkit.Must(h.t, os.Remove(h.file()))
 			r, err = h.start()
-			check(h.t, err)
+			testkit.Must(h.t, err)
 			r.wantDenial()
-			check(h.t, r.p.Close())
+			testkit.Must(h.t, r.p.Close())
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -153,7 +154,7 @@ func TestFaultyConfigWithoutCopyIsError(t *testing.T) {
 			h.write(faultyConfig)
 			r, err := h.start()
 			if err == nil {
-				check(t, r.p.Close())
+				testkit.Must(t, r.p.Close())
 				t.Fatal("no error at the start")
 			}
 			if !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), "acls") {
@@ -165,9 +166,9 @@ func TestFaultyConfigWithoutCopyIsError(t *testing.T) {
 
 func (h *copyHost) writeCopy(content string, mode os.FileMode) {
 	h.t.Helper()
-	check(h.t, os.MkdirAll(filepath.Dir(h.copy()), 0o755))
-	check(h.t, os.WriteFile(h.copy(), []byte(content), 0o600))
-	check(h.t, os.Chmod(h.copy(), mode))
+	testkit.Must(h.t, os.MkdirAll(filepath.Dir(h.copy()), 0o755))
+	testkit.Must(h.t, os.WriteFile(h.copy(), []byte(content), 0o600))
+	testkit.Must(h.t, os.Chmod(h.copy(), mode))
 }
 
 // A plugin that the runtime starts creates nothing in a state directory before it has the
@@ -182,16 +183,16 @@ func TestNothingIsCreatedBeforeRuntimeConfig(t *testing.T) {
 			log := logrus.New()
 			log.SetOutput(&logBuffer{})
 			p, err := New(Options{Host: h.host, Inherited: true, ConfigCopy: config.DefaultCopyPath}, log)
-			check(t, err)
-			defer func() { check(t, p.Close()) }()
+			testkit.Must(t, err)
+			defer func() { testkit.Must(t, p.Close()) }()
 			entries, err := os.ReadDir(h.host.Path("/run"))
-			check(t, err)
+			testkit.Must(t, err)
 			if len(entries) > 0 {
 				t.Errorf("created before the configuration: %v", entries)
 			}
 			_ = p.endpoints.nodeStatus()
 			_, err = p.Configure(t.Context(), tc.handed, "containerd", "v2.1.0")
-			check(t, err)
+			testkit.Must(t, err)
 			if _, err := os.Stat(h.host.Path(tc.want)); err != nil {
 				t.Error(err)
 			}
@@ -204,6 +205,6 @@ func TestNothingIsCreatedBeforeRuntimeConfig(t *testing.T) {
 	log := logrus.New()
 	log.SetOutput(&logBuffer{})
 	p, err := New(Options{Host: h.host, Inherited: true}, log)
-	check(t, err)
-	check(t, p.Close()) // the plugin never had a configuration
+	testkit.Must(t, err)
+	testkit.Must(t, p.Close()) // the plugin never had a configuration
 }

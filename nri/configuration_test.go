@@ -68,29 +68,29 @@ func newReloadHostIn(t *testing.T, root, content string, link bool) *reloadHost 
 	t.Helper()
 	h := &reloadHost{t: t, dir: filepath.Join(root, "etc/jackfield"), log: &logBuffer{}}
 	for _, d := range []string{h.dir, filepath.Join(root, "etc/cdi"), filepath.Join(root, "run")} {
-		check(t, os.MkdirAll(d, 0o755))
+		testkit.Must(t, os.MkdirAll(d, 0o755))
 	}
-	check(t, os.WriteFile(filepath.Join(root, "etc/cdi/v.json"), []byte(
+	testkit.Must(t, os.WriteFile(filepath.Join(root, "etc/cdi/v.json"), []byte(
 		`{"cdiVersion":"0.6.0","kind":"vendor.com/net","devices":[{"name":"a","containerEdits":{"env":["A=1"]}}]}`), 0o644))
 	if link {
 		h.swapConfigMap("..1", content)
-		check(t, os.Symlink("..data/config.yaml", h.file()))
+		testkit.Must(t, os.Symlink("..data/config.yaml", h.file()))
 	} else if content != "" {
 		h.replaceConfigFile(content)
 	}
 	host, err := hostfs.New(root)
-	check(t, err)
+	testkit.Must(t, err)
 	cfg := config.Default()
 	if content != "" {
 		cfg, err = config.Load(host, config.DefaultPath, config.Options{})
-		check(t, err)
+		testkit.Must(t, err)
 	}
 	log := logrus.New()
 	log.SetOutput(h.log)
 	h.p, err = New(Options{Host: host, Config: cfg, ConfigHost: host, ConfigFile: config.DefaultPath}, log)
-	check(t, err)
+	testkit.Must(t, err)
 	t.Cleanup(func() {
-		check(t, h.p.Close())
+		testkit.Must(t, h.p.Close())
 		if t.Failed() {
 			t.Log(h.log.String())
 		}
@@ -100,28 +100,21 @@ func newReloadHostIn(t *testing.T, root, content string, link bool) *reloadHost 
 	return h
 }
 
-func check(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func (h *reloadHost) file() string { return filepath.Join(h.dir, "config.yaml") }
 
 func (h *reloadHost) replaceConfigFile(content string) {
 	h.t.Helper()
-	check(h.t, os.WriteFile(h.file()+".new", []byte(content), 0o644))
-	check(h.t, os.Rename(h.file()+".new", h.file()))
+	testkit.Must(h.t, os.WriteFile(h.file()+".new", []byte(content), 0o644))
+	testkit.Must(h.t, os.Rename(h.file()+".new", h.file()))
 }
 
 // swapConfigMap replaces the content like the kubelet after a change of a ConfigMap.
 func (h *reloadHost) swapConfigMap(version, content string) {
 	h.t.Helper()
-	check(h.t, os.Mkdir(filepath.Join(h.dir, version), 0o755))
-	check(h.t, os.WriteFile(filepath.Join(h.dir, version, "config.yaml"), []byte(content), 0o644))
-	check(h.t, os.Symlink(version, filepath.Join(h.dir, "..data_tmp")))
-	check(h.t, os.Rename(filepath.Join(h.dir, "..data_tmp"), filepath.Join(h.dir, "..data")))
+	testkit.Must(h.t, os.Mkdir(filepath.Join(h.dir, version), 0o755))
+	testkit.Must(h.t, os.WriteFile(filepath.Join(h.dir, version, "config.yaml"), []byte(content), 0o644))
+	testkit.Must(h.t, os.Symlink(version, filepath.Join(h.dir, "..data_tmp")))
+	testkit.Must(h.t, os.Rename(filepath.Join(h.dir, "..data_tmp"), filepath.Join(h.dir, "..data")))
 }
 
 func (h *reloadHost) waitForStatus(what string, done func(ConfigStatus) bool) ConfigStatus {
@@ -153,7 +146,7 @@ func (h *reloadHost) wantDenial() {
 
 func (h *reloadHost) wantGrant() {
 	h.t.Helper()
-	check(h.t, h.create())
+	testkit.Must(h.t, h.create())
 }
 
 func hasGeneration(n uint64) func(ConfigStatus) bool {
@@ -167,17 +160,17 @@ func TestFaultyConfigIsError(t *testing.T) {
 		"the state directory": "stateDir: /srv/state",
 	} {
 		host, err := hostfs.New(t.TempDir())
-		check(t, err)
-		check(t, os.MkdirAll(host.Path("/srv"), 0o755))
-		check(t, os.WriteFile(host.Path("/srv/state"), nil, 0o644))
+		testkit.Must(t, err)
+		testkit.Must(t, os.MkdirAll(host.Path("/srv"), 0o755))
+		testkit.Must(t, os.WriteFile(host.Path("/srv/state"), nil, 0o644))
 		cfg, err := config.Parse([]byte(text), "/etc/jackfield/config.yaml")
-		check(t, err)
+		testkit.Must(t, err)
 		log := logrus.New()
 		log.SetOutput(&logBuffer{})
 		// A remaining goroutine would fail a moment later.
 		for range 20 {
 			if p, err := New(Options{Host: host, Config: cfg}, log); err == nil {
-				check(t, p.Close())
+				testkit.Must(t, p.Close())
 				t.Fatalf("%s: no error", name)
 			}
 		}
@@ -189,12 +182,12 @@ func TestReplacedConfigurationIsReloaded(t *testing.T) {
 	for name, change := range map[string]func(*reloadHost, string){
 		"renamed into place": (*reloadHost).replaceConfigFile,
 		"written in place": func(h *reloadHost, content string) {
-			check(h.t, os.WriteFile(h.file(), []byte(content), 0o644))
+			testkit.Must(h.t, os.WriteFile(h.file(), []byte(content), 0o644))
 		},
 		"ConfigMap": func(h *reloadHost, content string) { h.swapConfigMap("..2", content) },
 		"directory replaced": func(h *reloadHost, content string) {
-			check(h.t, os.Rename(h.dir, h.dir+".old"))
-			check(h.t, os.Mkdir(h.dir, 0o755))
+			testkit.Must(h.t, os.Rename(h.dir, h.dir+".old"))
+			testkit.Must(h.t, os.Mkdir(h.dir, 0o755))
 			h.replaceConfigFile(content)
 		},
 	} {
@@ -233,22 +226,22 @@ func TestRejectedReloadKeepsConfigInForce(t *testing.T) {
 	h := newReloadHost(t, granting, false)
 	for i, bad := range []func(){
 		func() { h.replaceConfigFile(broken) },
-		func() { check(t, os.Remove(h.file())) },
+		func() { testkit.Must(t, os.Remove(h.file())) },
 		func() { h.replaceConfigFile("stateDir: /run/elsewhere\n" + granting) },
 		func() {
 			h.replaceConfigFile(refusing)
-			check(t, os.Chmod(h.file(), 0o666))
+			testkit.Must(t, os.Chmod(h.file(), 0o666))
 		},
 		func() { // in one step, so that the plugin never finds the file missing
-			check(t, os.Mkdir(h.file()+".dir", 0o755))
-			check(t, unix.Renameat2(unix.AT_FDCWD, h.file()+".dir", unix.AT_FDCWD, h.file(), unix.RENAME_EXCHANGE))
+			testkit.Must(t, os.Mkdir(h.file()+".dir", 0o755))
+			testkit.Must(t, unix.Renameat2(unix.AT_FDCWD, h.file()+".dir", unix.AT_FDCWD, h.file(), unix.RENAME_EXCHANGE))
 		},
 	} {
 		if i == 3 {
 			// Change the mode before the rename, so that the plugin never reads a valid file.
-			check(t, os.WriteFile(h.file()+".new", []byte(refusing), 0o666))
-			check(t, os.Chmod(h.file()+".new", 0o666))
-			bad = func() { check(t, os.Rename(h.file()+".new", h.file())) }
+			testkit.Must(t, os.WriteFile(h.file()+".new", []byte(refusing), 0o666))
+			testkit.Must(t, os.Chmod(h.file()+".new", 0o666))
+			bad = func() { testkit.Must(t, os.Rename(h.file()+".new", h.file())) }
 		}
 		bad()
 		h.waitForStatus(fmt.Sprintf("fault %d", i), func(s ConfigStatus) bool {
@@ -263,7 +256,7 @@ func TestRejectedReloadKeepsConfigInForce(t *testing.T) {
 		t.Errorf("%d log lines, want 5", n)
 	}
 	// After the correction, the configuration is unchanged and no fault is reported.
-	check(t, os.Remove(h.file()))
+	testkit.Must(t, os.Remove(h.file()))
 	h.replaceConfigFile(granting)
 	h.waitForStatus("the old content", hasGeneration(1))
 	h.replaceConfigFile(refusing)
@@ -280,9 +273,9 @@ func TestConfigOfAnotherUserIsRejected(t *testing.T) {
 		t.Skip("only root can give a file away")
 	}
 	h := newReloadHost(t, granting, false)
-	check(t, os.WriteFile(h.file()+".new", []byte(refusing), 0o644))
-	check(t, os.Chown(h.file()+".new", 12345, -1))
-	check(t, os.Rename(h.file()+".new", h.file()))
+	testkit.Must(t, os.WriteFile(h.file()+".new", []byte(refusing), 0o644))
+	testkit.Must(t, os.Chown(h.file()+".new", 12345, -1))
+	testkit.Must(t, os.Rename(h.file()+".new", h.file()))
 	s := h.waitForStatus("the refusal", func(s ConfigStatus) bool { return s.Failures > 0 })
 	if s.Generation != 1 || !errdefs.IsPermissionDenied(s.LastError) ||
 		!strings.Contains(s.LastError.Error(), "owned by uid 12345") {
@@ -352,16 +345,16 @@ func TestRuntimeConfigKeepsStateDirectory(t *testing.T) {
 	log := logrus.New()
 	log.SetOutput(&logBuffer{})
 	p, err := New(Options{Host: host.host, Inherited: true}, log)
-	check(t, err)
-	defer func() { check(t, p.Close()) }()
+	testkit.Must(t, err)
+	defer func() { testkit.Must(t, p.Close()) }()
 	hand := func(yaml string) error {
 		_, err := p.Configure(context.Background(), yaml, "containerd", "v2.2.0")
 		return err
 	}
-	check(t, hand("stateDir: /run/first\n"+refusing))
+	testkit.Must(t, hand("stateDir: /run/first\n"+refusing))
 	store := p.state.store.Load()
 	_, err = p.Synchronize(context.Background(), nil, nil)
-	check(t, err)
+	testkit.Must(t, err)
 	for _, yaml := range []string{
 		"stateDir: /run/second\n",
 		"stateDir: /run/first\nsockets: {staging: directory}\n",
@@ -371,7 +364,7 @@ func TestRuntimeConfigKeepsStateDirectory(t *testing.T) {
 			t.Errorf("%q, after containers may exist: %v", yaml, err)
 		}
 	}
-	check(t, hand("stateDir: /run/first\n"+granting))
+	testkit.Must(t, hand("stateDir: /run/first\n"+granting))
 	if p.state.store.Load() != store || store == nil {
 		t.Error("the store of running containers was replaced")
 	}
@@ -399,7 +392,7 @@ func TestRejectedReloadKeepsCheckedDirectories(t *testing.T) {
 func TestRetiredConfigurationsAreBoundedAtOnce(t *testing.T) {
 	h := newReloadHost(t, granting, false)
 	for range 2 * maxRetired {
-		check(t, h.p.config.apply(h.p.config.core.Load().cfg))
+		testkit.Must(t, h.p.config.apply(h.p.config.core.Load().cfg))
 		h.p.config.mu.Lock()
 		n := len(h.p.config.retired)
 		h.p.config.mu.Unlock()

@@ -30,11 +30,11 @@ func podWithSocket(t *testing.T, h *reloadHost) (*api.PodSandbox, *api.Container
 	pod := &api.PodSandbox{Id: strings.Repeat("a", 64), Namespace: "ns", Name: "p",
 		Annotations: map[string]string{"k8s.v1.cni.cncf.io/networks": "app-net"}}
 	info := filepath.Join(root, "var/run/k8s.cni.cncf.io/devinfo/cni")
-	check(t, os.MkdirAll(info, 0o755))
-	check(t, os.MkdirAll(filepath.Join(root, "run/vsw"), 0o755))
+	testkit.Must(t, os.MkdirAll(info, 0o755))
+	testkit.Must(t, os.MkdirAll(filepath.Join(root, "run/vsw"), 0o755))
 	const vhostUser = `{"type":"vhost-user","version":"1.1.0",` +
 		`"vhost-user":{"mode":"server","path":"/run/vsw/app/app.sock"}}`
-	check(t, os.WriteFile(filepath.Join(info, "ns-app-net-"+pod.Id+"_net1"), []byte(vhostUser), 0o644))
+	testkit.Must(t, os.WriteFile(filepath.Join(info, "ns-app-net-"+pod.Id+"_net1"), []byte(vhostUser), 0o644))
 	return pod, &api.Container{Id: strings.Repeat("b", 64), PodSandboxId: pod.Id,
 		Labels: map[string]string{containerNameLabel: "c"}}
 }
@@ -68,7 +68,7 @@ func TestWorkAfterTimeoutIsUndone(t *testing.T) {
 		}
 	}
 	made, err := h.prepare(context.Background(), pod, c)
-	check(t, err)
+	testkit.Must(t, err)
 	h.p.creator.undo(made)
 	left, err := h.p.state.store.Load().Containers()
 	if err != nil || len(left) > 0 {
@@ -191,7 +191,7 @@ func TestValidationIsTimedAndRecovered(t *testing.T) {
 func timedCalls(t *testing.T, p *Plugin, h telemetry.Handler) uint64 {
 	t.Helper()
 	families, err := telemetry.NewGatherer(p.counters, p.endpoints.takeSample).Gather()
-	check(t, err)
+	testkit.Must(t, err)
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
 			if f.GetName() == "jackfield_handler_duration_seconds" && m.GetLabel()[0].GetValue() == string(h) {
@@ -211,10 +211,10 @@ func TestLateCreationLeavesNothingOfRemovedPod(t *testing.T) {
 			if !succeeds {
 				other := sockdir.Holder{Sandbox: "other"}
 				_, err := sockdir.New(h.p.opts.Host, "/run/jackfield/claims").Claim("/run/vsw/p1", other, false)
-				check(t, err)
+				testkit.Must(t, err)
 			}
-			check(t, h.p.RunPodSandbox(t.Context(), h.pod))
-			check(t, h.p.RemovePodSandbox(t.Context(), h.pod))
+			testkit.Must(t, h.p.RunPodSandbox(t.Context(), h.pod))
+			testkit.Must(t, h.p.RemovePodSandbox(t.Context(), h.pod))
 			// The plugin sweeps the device-info of the removed sandbox. The late creation has read the files before.
 			if !testkit.Until(func() bool { return len(h.p.removed.list()) == 0 }) {
 				t.Fatal("the removed sandbox is not swept")
@@ -243,7 +243,7 @@ func TestLateCreationLeavesNothingOfRemovedPod(t *testing.T) {
 func TestContainersOfDockerAreRefused(t *testing.T) {
 	h := newReloadHost(t, granting, false)
 	_, err := h.p.Configure(t.Context(), "", "docker", "29.0.0")
-	check(t, err)
+	testkit.Must(t, err)
 	request := map[string]string{"devices.jackfield.dev": "vendor.com/net=a"}
 	cdi, other := map[string]string{"cdi.k8s.io/x": "vendor.com/net=a"}, map[string]string{"a": "b"}
 	for name, tc := range map[string]struct {

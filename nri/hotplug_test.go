@@ -39,8 +39,8 @@ func newRunningHost(t *testing.T, config string, prepare ...func(root string)) *
 	} else if err != nil {
 		t.Skipf("mount a tmpfs: %v", err)
 	}
-	t.Cleanup(func() { check(t, unix.Unmount(root, unix.MNT_DETACH)) })
-	check(t, unix.Mount("", root, "", unix.MS_SHARED, ""))
+	t.Cleanup(func() { testkit.Must(t, unix.Unmount(root, unix.MNT_DETACH)) })
+	testkit.Must(t, unix.Mount("", root, "", unix.MS_SHARED, ""))
 	for _, f := range prepare {
 		f(root)
 	}
@@ -57,18 +57,18 @@ func newRunningHost(t *testing.T, config string, prepare ...func(root string)) *
 func (h *runningHost) writeInfo(ifName, mode, path string) string {
 	h.t.Helper()
 	file := filepath.Join(h.root, "var/run/k8s.cni.cncf.io/devinfo/cni", "ns-"+ifName+"-"+h.pod.Id+"_"+ifName)
-	check(h.t, os.MkdirAll(filepath.Dir(file), 0o755))
+	testkit.Must(h.t, os.MkdirAll(filepath.Dir(file), 0o755))
 	const vhostUser = `{"type":"vhost-user","version":"1.1.0","vhost-user":{"mode":%q,"path":%q}}`
-	check(h.t, os.WriteFile(file, fmt.Appendf(nil, vhostUser, mode, path), 0o644))
+	testkit.Must(h.t, os.WriteFile(file, fmt.Appendf(nil, vhostUser, mode, path), 0o644))
 	return file
 }
 
 func (h *runningHost) listen(path string) {
 	h.t.Helper()
 	path = filepath.Join(h.root, path)
-	check(h.t, os.MkdirAll(filepath.Dir(path), 0o755))
+	testkit.Must(h.t, os.MkdirAll(filepath.Dir(path), 0o755))
 	l, err := net.Listen("unix", path)
-	check(h.t, err)
+	testkit.Must(h.t, err)
 	h.t.Cleanup(func() { l.Close() })
 }
 
@@ -76,8 +76,8 @@ func (h *runningHost) listen(path string) {
 func (h *runningHost) create() *api.ContainerAdjustment {
 	h.t.Helper()
 	adjust, _, err := h.p.CreateContainer(context.Background(), h.pod, h.c)
-	check(h.t, err)
-	h.t.Cleanup(func() { check(h.t, h.p.RemovePodSandbox(context.Background(), h.pod)) })
+	testkit.Must(h.t, err)
+	h.t.Cleanup(func() { testkit.Must(h.t, h.p.RemovePodSandbox(context.Background(), h.pod)) })
 	return adjust
 }
 
@@ -85,7 +85,7 @@ func (h *runningHost) create() *api.ContainerAdjustment {
 func (h *runningHost) listInterfaces() string {
 	h.t.Helper()
 	data, err := os.ReadFile(filepath.Join(h.root, "run/jackfield/containers", h.c.Id, "devices.json"))
-	check(h.t, err)
+	testkit.Must(h.t, err)
 	var names []string
 	for _, name := range []string{"net1", "net2", "net3", "net4"} {
 		if strings.Contains(string(data), `"interface": "`+name+`"`) {
@@ -136,7 +136,7 @@ func TestRemovedRuleKeepsSocketsOfRunningContainers(t *testing.T) {
 	h.waitForStatus("no rule", hasGeneration(2))
 
 	// One network is removed. The removal shows that the others were checked.
-	check(t, os.Remove(second))
+	testkit.Must(t, os.Remove(second))
 	h.wantInterfaces("without a rule", "net1 net3")
 	// A new socket needs a rule, also at a path that was granted before.
 	h.listen("run/vsw/4/s")
@@ -145,7 +145,7 @@ func TestRemovedRuleKeepsSocketsOfRunningContainers(t *testing.T) {
 	h.wantInterfaces("another socket", "net3")
 	_, err := h.p.Synchronize(context.Background(), []*api.PodSandbox{h.pod}, []*api.Container{
 		{Id: h.c.Id, PodSandboxId: h.pod.Id, Name: "c", Mounts: adjust.GetMounts()}})
-	check(t, err)
+	testkit.Must(t, err)
 	h.replaceConfigFile(fmt.Sprintf(runningConfig, runningRule))
 	h.waitForStatus("the rule again", hasGeneration(3))
 	h.p.hotplug.markAllDirty()
@@ -207,18 +207,18 @@ func TestUncheckedSocketsStayInContainer(t *testing.T) {
 	h.wantInterfaces("at its creation", "net1 net2")
 	// Multus' record of the sandbox is not a regular file.
 	record := filepath.Join(h.root, "var/lib/cni/multus", h.pod.Id)
-	check(t, os.MkdirAll(record, 0o755))
-	check(t, os.Remove(second))
+	testkit.Must(t, os.MkdirAll(record, 0o755))
+	testkit.Must(t, os.Remove(second))
 	h.writeInfo("net3", "client", "/run/vsw/3/s")
 	h.waitForStatus("an update that could not read everything", func(ConfigStatus) bool { return h.updateFault() != "" })
 	if got := h.listInterfaces(); got != "net1 net2" {
 		t.Errorf("while Multus' record cannot be read the container has %q, want net1 net2", got)
 	}
-	check(t, os.Remove(record))
+	testkit.Must(t, os.Remove(record))
 	h.wantInterfaces("when it can be read", "net1 net3")
 	// The whole directory of device-info is missing, as when it is unmounted.
 	cni := filepath.Join(h.root, "var/run/k8s.cni.cncf.io/devinfo/cni")
-	check(t, os.Rename(cni, cni+".away"))
+	testkit.Must(t, os.Rename(cni, cni+".away"))
 	h.p.hotplug.markAllDirty()
 	h.waitForStatus("an update without the directory", func(ConfigStatus) bool { return h.updateFault() != "" })
 	if got := h.listInterfaces(); got != "net1 net3" {
@@ -237,11 +237,11 @@ func TestFailedHotplugWatchIsRepeated(t *testing.T) {
 	h.wantInterfaces("at its creation", "net1")
 	h.p.hotplug.watch("")
 	var was unix.Rlimit
-	check(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &was))
-	check(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 0, Max: was.Max}))
+	testkit.Must(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &was))
+	testkit.Must(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 0, Max: was.Max}))
 	h.p.hotplug.followConfig(h.p.config.core.Load().cfg)
 	failed := testkit.Until(func() bool { return h.p.counters.StagingFailed.Load() > 0 })
-	check(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &was))
+	testkit.Must(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &was))
 	if !failed {
 		t.Error("the failure is not counted")
 	}
@@ -257,12 +257,12 @@ func TestUnresponsivePluginsDirectoryDelaysNoCreation(t *testing.T) {
 	h.listen("run/vsw/1/s")
 	h.writeInfo("net1", "client", "/run/vsw/1/s")
 	multus, plugins := filepath.Join(h.root, "var/lib/cni/multus"), filepath.Join(h.root, "var/lib/kubelet/plugins")
-	check(t, os.MkdirAll(multus, 0o755))
-	check(t, os.WriteFile(filepath.Join(multus, h.pod.Id), []byte(`[{"Name":"ns/net1","ifnameRequest":"net1"}]`), 0o600))
+	testkit.Must(t, os.MkdirAll(multus, 0o755))
+	testkit.Must(t, os.WriteFile(filepath.Join(multus, h.pod.Id), []byte(`[{"Name":"ns/net1","ifnameRequest":"net1"}]`), 0o600))
 	h.c.Mounts = []*api.Mount{{
 		Destination: "/var/run/kubernetes.io/dra-device-attributes/resourceclaims/c/r/driver-metadata.json",
 		Source:      filepath.Join(plugins, "driver/dra-device-metadata/ns_c/r/metadata.json")}}
-	check(t, os.MkdirAll(plugins, 0o755))
+	testkit.Must(t, os.MkdirAll(plugins, 0o755))
 	fuse, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err == nil {
 		options := fmt.Sprintf("fd=%d,rootmode=40755,user_id=0,group_id=0,allow_other", fuse)
@@ -284,7 +284,7 @@ func TestUnresponsivePluginsDirectoryDelaysNoCreation(t *testing.T) {
 	}()
 	select {
 	case err := <-created:
-		check(t, err)
+		testkit.Must(t, err)
 	case <-time.After(testkit.Hangs):
 		t.Error("the runtime waits for the directory")
 	}
@@ -301,7 +301,7 @@ func TestNetworkThatComesDuringCreationIsDelivered(t *testing.T) {
 	h.wantInterfaces("at its creation", "net1")
 	late := &api.Container{Id: strings.Repeat("c", 64), PodSandboxId: h.pod.Id, Name: "late"}
 	made, err := h.prepare(context.Background(), h.pod, late)
-	check(t, err)
+	testkit.Must(t, err)
 	h.writeInfo("net2", "client", "/run/vsw/2/s")
 	h.wantInterfaces("the other container", "net1 net2")
 	h.p.creator.record(made)
@@ -317,18 +317,18 @@ func TestNetworkOfUnreadableRecordIsDeliveredLater(t *testing.T) {
 	h.listen("run/vsw/1/s")
 	h.listen("run/vsw/2/s")
 	record := filepath.Join(h.root, "var/lib/cni/multus", h.pod.Id)
-	check(t, os.MkdirAll(filepath.Dir(record), 0o755))
+	testkit.Must(t, os.MkdirAll(filepath.Dir(record), 0o755))
 	first := `{"Name":"ns/one","ifnameRequest":"net1"}`
-	check(t, os.WriteFile(record, []byte("["+first+"]"), 0o600))
+	testkit.Must(t, os.WriteFile(record, []byte("["+first+"]"), 0o600))
 	h.writeInfo("net1", "client", "/run/vsw/1/s")
 	h.create()
 	h.wantInterfaces("at its creation", "net1")
-	check(t, os.Remove(record))
-	check(t, os.Mkdir(record, 0o755))
+	testkit.Must(t, os.Remove(record))
+	testkit.Must(t, os.Mkdir(record, 0o755))
 	h.writeInfo("net2", "client", "/run/vsw/2/s")
 	h.waitForStatus("an update that could not read everything", func(ConfigStatus) bool { return h.updateFault() != "" })
-	check(t, os.Remove(record))
-	check(t, os.WriteFile(record, []byte("["+first+`,{"Name":"ns/two","ifnameRequest":"net2"}]`), 0o600))
+	testkit.Must(t, os.Remove(record))
+	testkit.Must(t, os.WriteFile(record, []byte("["+first+`,{"Name":"ns/two","ifnameRequest":"net2"}]`), 0o600))
 	h.wantInterfaces("when the record can be read", "net1 net2")
 }
 

@@ -29,7 +29,7 @@ func TestUnmanagedContainerIsNotMissedByLaterRule(t *testing.T) {
 	h.forgetContainers()
 	other := &api.Container{Id: strings.Repeat("c", 64), PodSandboxId: h.pod.Id, Name: "created without the plugin"}
 	_, err := h.p.Synchronize(context.Background(), []*api.PodSandbox{h.pod}, []*api.Container{h.c, other})
-	check(t, err)
+	testkit.Must(t, err)
 	if !testkit.Until(func() bool { return len(h.p.containers.listMissed()) > 0 }) {
 		t.Fatal("no container is missed")
 	}
@@ -45,7 +45,7 @@ func TestContainerThatWouldBeRefusedIsNotEvicted(t *testing.T) {
 		Annotations: map[string]string{"devices.jackfield.dev": "vendor.com/net=a"}}
 	c := &api.Container{Id: strings.Repeat("b", 64), PodSandboxId: pod.Id, Name: "c"}
 	_, err := h.p.Synchronize(context.Background(), []*api.PodSandbox{pod}, []*api.Container{c})
-	check(t, err)
+	testkit.Must(t, err)
 	if !testkit.Until(func() bool { return len(h.p.containers.listMissed()) == 1 }) {
 		t.Fatal("the container is not missed")
 	}

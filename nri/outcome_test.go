@@ -10,6 +10,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 
+	"github.com/jackfield/jackfield/internal/base/testkit"
 	"github.com/jackfield/jackfield/internal/engine"
 	"github.com/jackfield/jackfield/internal/report/outcome"
 	"github.com/jackfield/jackfield/internal/report/telemetry"
@@ -60,7 +61,7 @@ func TestRequestsAreCountedByTheirKind(t *testing.T) {
 func exposedValue(t *testing.T, p *Plugin, name string, labels ...string) float64 {
 	t.Helper()
 	families, err := telemetry.NewGatherer(p.counters, p.endpoints.takeSample).Gather()
-	check(t, err)
+	testkit.Must(t, err)
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
 			var values []string

@@ -10,6 +10,7 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/containerd/nri/pkg/api"
 
+	"github.com/jackfield/jackfield/internal/base/testkit"
 	"github.com/jackfield/jackfield/internal/config/policy"
 )
 
@@ -24,7 +25,7 @@ func TestPodLimitOverARestart(t *testing.T) {
 	ctx := context.Background()
 	before := newReloadHost(t, limited, false)
 	adjust, _, err := before.p.CreateContainer(ctx, pod, &api.Container{Id: "c1", PodSandboxId: "sb", Name: "one"})
-	check(t, err)
+	testkit.Must(t, err)
 	kept := adjust.GetAnnotations()
 	if len(kept) != 1 || !strings.HasPrefix(kept[usageAnnotation], "cdi=1,") {
 		t.Fatalf("the runtime has annotations %v", kept)
@@ -36,33 +37,33 @@ func TestPodLimitOverARestart(t *testing.T) {
 		{Id: "c0", PodSandboxId: "sb", Name: "zero", Annotations: map[string]string{usageAnnotation: "nonsense"}},
 		{Id: "c00", PodSandboxId: "sb", Name: "less", Annotations: map[string]string{usageAnnotation: negative}},
 	})
-	check(t, err)
+	testkit.Must(t, err)
 	two := &api.Container{Id: "c2", PodSandboxId: "sb", Name: "two"}
 	if _, _, err := after.p.CreateContainer(ctx, pod, two); !errdefs.IsPermissionDenied(err) {
 		t.Errorf("second container: %v", err)
 	}
 	// The same container, created again, counts once.
 	_, _, err = after.p.CreateContainer(ctx, pod, &api.Container{Id: "c3", PodSandboxId: "sb", Name: "one"})
-	check(t, err)
+	testkit.Must(t, err)
 	// A container that has ended does not count; neither does a report about its predecessor.
-	check(t, after.p.RemoveContainer(ctx, pod, &api.Container{Id: "c1", PodSandboxId: "sb", Name: "one"}))
+	testkit.Must(t, after.p.RemoveContainer(ctx, pod, &api.Container{Id: "c1", PodSandboxId: "sb", Name: "one"}))
 	if _, _, err := after.p.CreateContainer(ctx, pod, two); !errdefs.IsPermissionDenied(err) {
 		t.Errorf("second container in addition to the re-created one: %v", err)
 	}
 	_, err = after.p.StopContainer(ctx, pod,
 		&api.Container{Id: "c3", PodSandboxId: "sb", Name: "one", State: api.ContainerState_CONTAINER_STOPPED})
-	check(t, err)
+	testkit.Must(t, err)
 	_, _, err = after.p.CreateContainer(ctx, pod, &api.Container{Id: "c2", PodSandboxId: "sb", Name: "two"})
-	check(t, err)
+	testkit.Must(t, err)
 	// Nor does one that ended while the runtime was restarted, without a report.
 	_, err = after.p.Synchronize(ctx, []*api.PodSandbox{pod}, []*api.Container{
 		{Id: "c5", PodSandboxId: "sb", Name: "five", State: api.ContainerState_CONTAINER_STOPPED, Annotations: kept}})
-	check(t, err)
+	testkit.Must(t, err)
 	_, _, err = after.p.CreateContainer(ctx, pod, &api.Container{Id: "c6", PodSandboxId: "sb", Name: "six"})
-	check(t, err)
-	check(t, after.p.RemovePodSandbox(ctx, pod))
+	testkit.Must(t, err)
+	testkit.Must(t, after.p.RemovePodSandbox(ctx, pod))
 	_, _, err = after.p.CreateContainer(ctx, pod, &api.Container{Id: "c4", PodSandboxId: "sb", Name: "two"})
-	check(t, err)
+	testkit.Must(t, err)
 	// The annotation of the pod's author does not count.
 	pod.Annotations[usageAnnotation] = "cdi=0,devices=0,sockets=0,mounts=0,hooks=0"
 	three := &api.Container{Id: "c5", PodSandboxId: "sb", Name: "three"}

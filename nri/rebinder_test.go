@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/jackfield/jackfield/internal/base/testkit"
 )
 
 // The OCI hook's state directory cannot be used at first, and is used as soon as possible.
@@ -15,12 +17,12 @@ func TestRebinderRetriesHookStateDirectory(t *testing.T) {
 	var hookDir string
 	h := newRunningHost(t, fmt.Sprintf(runningConfig, runningRule), func(root string) {
 		hookDir = filepath.Join(root, "run/jackfield/hook")
-		check(t, os.MkdirAll(filepath.Dir(hookDir), 0o755))
-		check(t, os.WriteFile(hookDir, nil, 0o644)) // a file in place of the directory
+		testkit.Must(t, os.MkdirAll(filepath.Dir(hookDir), 0o755))
+		testkit.Must(t, os.WriteFile(hookDir, nil, 0o644)) // a file in place of the directory
 	})
 	const fault = "sockets of containers that the OCI hook serves are not rebound"
 	h.waitForStatus("the failure in the log", func(ConfigStatus) bool { return strings.Contains(h.log.String(), fault) })
-	check(t, os.Remove(hookDir))
+	testkit.Must(t, os.Remove(hookDir))
 	h.waitForStatus("the directory in use", func(ConfigStatus) bool {
 		return strings.Contains(h.log.String(), "the OCI hook serves are rebound again")
 	})

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/containerd/nri/pkg/api"
+
+	"github.com/jackfield/jackfield/internal/base/testkit"
 )
 
 // The live sandboxes are those that the runtime reported. Before the first report they are unknown, so no
@@ -24,12 +26,12 @@ func TestLiveSandboxesAreKnownAfterSynchronize(t *testing.T) {
 		}
 	}
 	want("at the start", false)
-	check(t, h.p.RunPodSandbox(ctx, &api.PodSandbox{Id: "early"}))
+	testkit.Must(t, h.p.RunPodSandbox(ctx, &api.PodSandbox{Id: "early"}))
 	want("before Synchronize", false, "early")
 	_, err := h.p.Synchronize(ctx, []*api.PodSandbox{{Id: "a"}, {Id: "b"}}, nil)
-	check(t, err)
+	testkit.Must(t, err)
 	want("after Synchronize", true, "a", "b")
-	check(t, h.p.RunPodSandbox(ctx, &api.PodSandbox{Id: "c"}))
-	check(t, h.p.RemovePodSandbox(ctx, &api.PodSandbox{Id: "a"}))
+	testkit.Must(t, h.p.RunPodSandbox(ctx, &api.PodSandbox{Id: "c"}))
+	testkit.Must(t, h.p.RemovePodSandbox(ctx, &api.PodSandbox{Id: "a"}))
 	want("after a pod was created and another removed", true, "b", "c")
 }

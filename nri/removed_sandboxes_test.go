@@ -11,6 +11,7 @@ import (
 
 	"github.com/containerd/nri/pkg/api"
 
+	"github.com/jackfield/jackfield/internal/base/testkit"
 	"github.com/jackfield/jackfield/internal/port/record"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
@@ -19,24 +20,24 @@ import (
 func recordAttachment(t *testing.T, p *Plugin, sandboxID string) {
 	t.Helper()
 	store, err := record.Open(p.opts.Host, record.DefaultDir)
-	check(t, err)
+	testkit.Must(t, err)
 	defer store.Close()
 	key := record.Key{Network: "fast", ContainerID: sandboxID, Interface: "net1"}
 	info := &deviceinfo.Info{Type: deviceinfo.TypeVhostUser, Version: deviceinfo.Version,
 		VhostUser: &deviceinfo.VhostUser{Mode: "server", Path: "/x"}}
-	check(t, store.Create(&record.Record{Key: key, Netns: "/run/netns/gone", InfoDir: deviceinfo.DefaultCNIDir,
+	testkit.Must(t, store.Create(&record.Record{Key: key, Netns: "/run/netns/gone", InfoDir: deviceinfo.DefaultCNIDir,
 		InfoFile: "default-fast-" + sandboxID + "_net1", Info: info}))
 	old := time.Now().Add(-time.Hour)
-	check(t, os.Chtimes(p.opts.Host.Path(path.Join(record.DefaultDir, key.FileName())), old, old))
+	testkit.Must(t, os.Chtimes(p.opts.Host.Path(path.Join(record.DefaultDir, key.FileName())), old, old))
 }
 
 func recordedSandboxes(t *testing.T, p *Plugin) (ids []string) {
 	t.Helper()
 	store, err := record.Find(p.opts.Host, record.DefaultDir)
-	check(t, err)
+	testkit.Must(t, err)
 	defer store.Close()
 	keys, err := store.Keys()
-	check(t, err)
+	testkit.Must(t, err)
 	for _, key := range keys {
 		ids = append(ids, key.ContainerID)
 	}
@@ -58,11 +59,11 @@ func TestSweepOfRemovedSandboxes(t *testing.T) {
 		}
 	}
 	want("before Synchronize", "lives", "missed", "removed")
-	check(t, p.RunPodSandbox(t.Context(), &api.PodSandbox{Id: "lives"}))
+	testkit.Must(t, p.RunPodSandbox(t.Context(), &api.PodSandbox{Id: "lives"}))
 	p.removed.add("lives")
-	check(t, p.RemovePodSandbox(t.Context(), &api.PodSandbox{Id: "removed"}))
+	testkit.Must(t, p.RemovePodSandbox(t.Context(), &api.PodSandbox{Id: "removed"}))
 	want("after the removal of a sandbox", "lives", "missed")
 	_, err := p.Synchronize(t.Context(), []*api.PodSandbox{{Id: "lives"}}, nil)
-	check(t, err)
+	testkit.Must(t, err)
 	want("after Synchronize", "lives")
 }

@@ -22,7 +22,7 @@ func (h *runningHost) configureAsPreinstalled(version string) {
 	h.t.Helper()
 	h.p.opts.Inherited = true
 	_, err := h.p.Configure(context.Background(), "", "containerd", version)
-	check(h.t, err)
+	testkit.Must(h.t, err)
 }
 
 // containerd 1.7.24 calls Synchronize for no plugin that it started; later versions do.
@@ -64,8 +64,8 @@ func TestOnlySandboxesWithoutProcessAreSwept(t *testing.T) {
 		"10": {"cmdline", "shim\x00-id\x00" + ids["shim"]},
 		"11": {"cgroup", "0::/k/cri-" + strings.Repeat("c", 63) + "2.scope"},
 	} {
-		check(t, os.MkdirAll(filepath.Join(h.root, "proc", pid), 0o755))
-		check(t, os.WriteFile(filepath.Join(h.root, "proc", pid, file[0]), []byte(file[1]), 0o644))
+		testkit.Must(t, os.MkdirAll(filepath.Join(h.root, "proc", pid), 0o755))
+		testkit.Must(t, os.WriteFile(filepath.Join(h.root, "proc", pid, file[0]), []byte(file[1]), 0o644))
 	}
 	h.forgetContainers()
 	h.p.containers.restoreRecorded()

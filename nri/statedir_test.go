@@ -36,10 +36,10 @@ func TestStartFailsWithoutStateDirectory(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newCopyHost(t)
-			check(t, os.MkdirAll(h.host.Path("/run/state"), 0o755))
-			check(t, tc.prepare(h.host.Path("/run/state/jackfield")))
+			testkit.Must(t, os.MkdirAll(h.host.Path("/run/state"), 0o755))
+			testkit.Must(t, tc.prepare(h.host.Path("/run/state/jackfield")))
 			cfg, err := config.Parse([]byte("stateDir: /run/state/jackfield\n"), config.DefaultPath)
-			check(t, err)
+			testkit.Must(t, err)
 			log := logrus.New()
 			log.SetOutput(&logBuffer{})
 			p, err := New(Options{Host: h.host, Config: cfg}, log)
@@ -62,7 +62,7 @@ func TestContainerThatEndsWhileWorkersHangLeavesNothing(t *testing.T) {
 	defer close(unresponsive)
 	for h.p.calls.workers.Go(func() { <-unresponsive }) {
 	}
-	check(t, h.p.RemoveContainer(context.Background(), h.pod, h.c))
+	testkit.Must(t, h.p.RemoveContainer(context.Background(), h.pod, h.c))
 	if !testkit.Until(func() bool {
 		ids, err := h.p.state.store.Load().Containers()
 		return err == nil && len(ids) == 0
@@ -97,12 +97,12 @@ func TestRecordsAreKeptUntilSynchronize(t *testing.T) {
 		t.Errorf("the record is removed before the runtime has reported what lives: %v", err)
 	}
 	_, err := h.p.Synchronize(t.Context(), []*api.PodSandbox{h.pod}, []*api.Container{h.c})
-	check(t, err)
+	testkit.Must(t, err)
 	if started := h.p.containers.listStarted(); len(started) != 1 || started[0].ContainerID != h.c.Id {
 		t.Errorf("the status has %+v, want the living container", started)
 	}
 	_, err = h.p.Synchronize(t.Context(), []*api.PodSandbox{h.pod}, nil)
-	check(t, err)
+	testkit.Must(t, err)
 	h.p.records.write()
 	if _, err := os.Stat(file); !os.IsNotExist(err) {
 		t.Errorf("the record of an ended container: %v", err)

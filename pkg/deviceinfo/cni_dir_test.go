@@ -10,23 +10,25 @@ import (
 
 	"github.com/containerd/errdefs"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/jackfield/jackfield/internal/base/testkit"
 )
 
 func TestNPWGCopiesTheDevicePluginFile(t *testing.T) {
 	root := newEmptyNode(t)
 	dp, cni := DevicePluginDir{Root: root}, CNIDir{Root: root}
 	name, err := CNIFileName("ns", "nad", testID, "net1")
-	must(t, err)
+	testkit.Must(t, err)
 	if _, _, err := cni.CopyFrom(dp, "r", "1", name); !errdefs.IsNotFound(err) {
 		t.Errorf("without a device plugin's file: %v", err)
 	}
 	_, err = dp.Save("r", "1", pciInfo())
-	must(t, err)
+	testkit.Must(t, err)
 	dpFile, _ := dp.Path("r", "1")
 	odd := "\n" + strings.Replace(infoText("pci", pciMap), "{", `{ "later" : [ 1 ],`, 1) + "\n\n"
-	must(t, os.WriteFile(filepath.Join(root, dpFile), []byte(odd), 0o600))
+	testkit.Must(t, os.WriteFile(filepath.Join(root, dpFile), []byte(odd), 0o600))
 	got, file, err := cni.CopyFrom(dp, "r", "1", name)
-	must(t, err)
+	testkit.Must(t, err)
 	if file != DefaultCNIDir+"/"+name || got.Type != TypePCI {
 		t.Errorf("copied %+v to %q", got, file)
 	}
@@ -43,7 +45,7 @@ func TestNPWGCopiesTheDevicePluginFile(t *testing.T) {
 	if es, err := cni.List(); err != nil || len(es) != 1 || es[0].File != file {
 		t.Errorf("List = %+v, %v", es, err)
 	}
-	must(t, os.WriteFile(filepath.Join(root, dpFile), []byte("{"), 0o600))
+	testkit.Must(t, os.WriteFile(filepath.Join(root, dpFile), []byte("{"), 0o600))
 	if _, _, err := cni.CopyFrom(dp, "r", "1", name); len(diagnosticsOf(t, err)) == 0 {
 		t.Errorf("an invalid file: %v", err)
 	}
@@ -55,18 +57,18 @@ func TestNPWGCopiesTheDevicePluginFile(t *testing.T) {
 func TestNPWGRemovesAtDEL(t *testing.T) {
 	root := newEmptyNode(t)
 	cni := CNIDir{Root: root}
-	must(t, cni.Remove("f")) // without the directory
+	testkit.Must(t, cni.Remove("f")) // without the directory
 	if got, err := cni.RemoveSandbox(testID); got != nil || err != nil {
 		t.Errorf("%v, %v", got, err)
 	}
 	for _, name := range []string{"n-" + testID + "_net2", "n-" + testID + "_net1", "n-other_net1"} {
-		must(t, cni.Write(name, pciInfo()))
+		testkit.Must(t, cni.Write(name, pciInfo()))
 	}
 	for range 2 {
-		must(t, cni.Remove("n-other_net1"))
+		testkit.Must(t, cni.Remove("n-other_net1"))
 	}
 	got, err := cni.RemoveSandbox(testID)
-	must(t, err)
+	testkit.Must(t, err)
 	if diff := cmp.Diff([]string{DefaultCNIDir + "/n-" + testID + "_net1", DefaultCNIDir + "/n-" + testID + "_net2"}, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}

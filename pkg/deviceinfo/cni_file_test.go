@@ -11,6 +11,8 @@ import (
 
 	"github.com/containerd/errdefs"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/jackfield/jackfield/internal/base/testkit"
 )
 
 func TestCNIPluginReadsWritesAndUpdates(t *testing.T) {
@@ -20,7 +22,7 @@ func TestCNIPluginReadsWritesAndUpdates(t *testing.T) {
 	if _, err := cni.Read(file); !errdefs.IsNotFound(err) {
 		t.Errorf("before the first write: %v", err)
 	}
-	must(t, cni.Update(file, func(i *Info) (*Info, error) {
+	testkit.Must(t, cni.Update(file, func(i *Info) (*Info, error) {
 		if i != nil {
 			t.Errorf("got %+v, want nil", i)
 		}
@@ -29,21 +31,21 @@ func TestCNIPluginReadsWritesAndUpdates(t *testing.T) {
 	if _, err := cni.Read(file); !errdefs.IsNotFound(err) {
 		t.Errorf("an update to nil wrote a file: %v", err)
 	}
-	withUmask(0o077, func() { must(t, cni.Write(file, pciInfo())) })
+	withUmask(0o077, func() { testkit.Must(t, cni.Write(file, pciInfo())) })
 	p, err := cni.Path(file)
-	must(t, err)
+	testkit.Must(t, err)
 	if modeOf(t, filepath.Join(root, p)) != 0o644 || modeOf(t, filepath.Join(root, DefaultCNIDir)) != os.ModeDir|0o755 {
 		t.Errorf("modes %v, %v", modeOf(t, filepath.Join(root, p)), modeOf(t, filepath.Join(root, DefaultCNIDir)))
 	}
 	// Unknown keys of another writer are kept.
-	must(t, os.WriteFile(filepath.Join(root, p), []byte(`{"type":"pci","version":"1.0.0","pci":{"pci-address":"0000:01:02.2","b":{"y":[1.0]}},"a":"<>"}`), 0o644))
-	must(t, cni.Update(file, func(i *Info) (*Info, error) {
+	testkit.Must(t, os.WriteFile(filepath.Join(root, p), []byte(`{"type":"pci","version":"1.0.0","pci":{"pci-address":"0000:01:02.2","b":{"y":[1.0]}},"a":"<>"}`), 0o644))
+	testkit.Must(t, cni.Update(file, func(i *Info) (*Info, error) {
 		i.PCI.RepresentorDevice = "eth3"
 		i.Version = Version
 		return i, nil
 	}))
 	got, err := cni.Read(file)
-	must(t, err)
+	testkit.Must(t, err)
 	want := pciInfo()
 	want.PCI.RepresentorDevice = "eth3"
 	want.PCI.Extra = map[string]json.RawMessage{"b": json.RawMessage(`{"y":[1.0]}`)}
@@ -52,7 +54,7 @@ func TestCNIPluginReadsWritesAndUpdates(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	before, err := os.ReadFile(filepath.Join(root, p))
-	must(t, err)
+	testkit.Must(t, err)
 	boom := errors.New("boom")
 	if err := cni.Update(file, func(*Info) (*Info, error) { return nil, boom }); err != boom {
 		t.Errorf("error of the update function: %v", err)
@@ -68,7 +70,7 @@ func TestCNIPluginReadsWritesAndUpdates(t *testing.T) {
 		t.Errorf("an update of an invalid file: %v", err)
 	}
 	for range 2 {
-		must(t, cni.Remove(file))
+		testkit.Must(t, cni.Remove(file))
 	}
 }
 
@@ -99,9 +101,9 @@ func TestCNIPluginStaysInItsDirectory(t *testing.T) {
 	if _, err := empty.Name("/etc/f"); !errdefs.IsPermissionDenied(err) {
 		t.Errorf("outside of a directory that does not exist yet: %v", err)
 	}
-	must(t, os.MkdirAll(filepath.Join(empty.Root, "run"), 0o755))
-	must(t, os.MkdirAll(filepath.Join(empty.Root, "var"), 0o755))
-	must(t, os.Symlink("/run", filepath.Join(empty.Root, "var/run")))
+	testkit.Must(t, os.MkdirAll(filepath.Join(empty.Root, "run"), 0o755))
+	testkit.Must(t, os.MkdirAll(filepath.Join(empty.Root, "var"), 0o755))
+	testkit.Must(t, os.Symlink("/run", filepath.Join(empty.Root, "var/run")))
 	if file, err := empty.Name("/run/k8s.cni.cncf.io/devinfo/cni/f"); err != nil || file != "f" {
 		t.Errorf("under another path of a directory that does not exist yet: %q, %v", file, err)
 	}

@@ -7,12 +7,14 @@ import (
 	"testing"
 
 	"github.com/containerd/errdefs"
+
+	"github.com/jackfield/jackfield/internal/base/testkit"
 )
 
 func openDescriptors(t testing.TB) int {
 	t.Helper()
 	es, err := os.ReadDir("/proc/self/fd")
-	must(t, err)
+	testkit.Must(t, err)
 	return len(es)
 }
 
@@ -23,18 +25,18 @@ func TestNoDescriptorIsLeaked(t *testing.T) {
 	store, dp := CNIDir{Root: root}, DevicePluginDir{Root: root}
 	once := func() {
 		_, err := CNIDir{Root: root}.ReadSandbox(testID)
-		must(t, err)
+		testkit.Must(t, err)
 		pci, err := Parse([]byte(infoText("pci", pciMap)), "f")
-		must(t, err)
+		testkit.Must(t, err)
 		_, err = dp.Save("r", "1", pci)
-		must(t, err)
+		testkit.Must(t, err)
 		_, _, err = store.CopyFrom(dp, "r", "1", "n-y_a")
-		must(t, err)
+		testkit.Must(t, err)
 		_, _, err = store.CopyFrom(dp, "r", "none", "n-y_a")
 		if !errdefs.IsNotFound(err) {
 			t.Error(err)
 		}
-		must(t, store.Update("n-y_a", func(i *Info) (*Info, error) { return i, nil }))
+		testkit.Must(t, store.Update("n-y_a", func(i *Info) (*Info, error) { return i, nil }))
 		if store.Write("n-y_a", &Info{}) == nil {
 			t.Error("an invalid device-info was written")
 		}
@@ -42,10 +44,10 @@ func TestNoDescriptorIsLeaked(t *testing.T) {
 			t.Error("a FIFO was read")
 		}
 		_, err = store.List()
-		must(t, err)
+		testkit.Must(t, err)
 		_, err = store.RemoveSandbox("y")
-		must(t, err)
-		must(t, dp.Remove("r", "1"))
+		testkit.Must(t, err)
+		testkit.Must(t, dp.Remove("r", "1"))
 	}
 	once()
 	before := openDescriptors(t)

@@ -10,6 +10,8 @@ import (
 
 	"github.com/containerd/errdefs"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/jackfield/jackfield/internal/base/testkit"
 )
 
 func TestDevicePluginWritesReadsAndRemoves(t *testing.T) {
@@ -18,7 +20,7 @@ func TestDevicePluginWritesReadsAndRemoves(t *testing.T) {
 	if _, err := dp.Load("intel.com/vf", "0000:01:02.2"); !errdefs.IsNotFound(err) {
 		t.Errorf("before the directory exists: %v", err)
 	}
-	must(t, dp.Remove("intel.com/vf", "0000:01:02.2"))
+	testkit.Must(t, dp.Remove("intel.com/vf", "0000:01:02.2"))
 	if es, err := dp.List(""); err != nil || es != nil {
 		t.Errorf("before the directory exists: %v, %v", es, err)
 	}
@@ -26,7 +28,7 @@ func TestDevicePluginWritesReadsAndRemoves(t *testing.T) {
 	withUmask(0o077, func() {
 		var err error
 		file, err = dp.Save("intel.com/vf", "0000:01:02.2", pciInfo())
-		must(t, err)
+		testkit.Must(t, err)
 	})
 	if want := "/var/run/k8s.cni.cncf.io/devinfo/dp/intel.com-vf-0000:01:02.2-device.json"; file != want {
 		t.Errorf("Save wrote %q, want %q", file, want)
@@ -40,16 +42,16 @@ func TestDevicePluginWritesReadsAndRemoves(t *testing.T) {
 		t.Errorf("the file has mode %v, want 0644", m)
 	}
 	got, err := dp.Load("intel.com/vf", "0000:01:02.2")
-	must(t, err)
+	testkit.Must(t, err)
 	if diff := cmp.Diff(pciInfo(), got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	_, err = dp.Save("other", "1", pciInfo())
-	must(t, err)
+	testkit.Must(t, err)
 	writeFile(t, filepath.Join(root, DefaultDPDir), "intel.com-vf-bad-device.json", "{")
 	writeFile(t, filepath.Join(root, DefaultDPDir), "README", "not a device's file")
 	es, err := dp.List("intel.com/vf")
-	must(t, err)
+	testkit.Must(t, err)
 	if len(es) != 2 || es[0].File != file || es[0].Err != nil || es[1].Err == nil {
 		t.Errorf("List = %+v", es)
 	}
@@ -57,7 +59,7 @@ func TestDevicePluginWritesReadsAndRemoves(t *testing.T) {
 		t.Errorf("List of all = %+v, %v", es, err)
 	}
 	for range 2 {
-		must(t, dp.Remove("intel.com/vf", "0000:01:02.2"))
+		testkit.Must(t, dp.Remove("intel.com/vf", "0000:01:02.2"))
 	}
 	want := []string{"README", "intel.com-vf-bad-device.json", "other-1-device.json"}
 	if diff := cmp.Diff(want, listNames(t, filepath.Join(root, DefaultDPDir))); diff != "" {

@@ -11,19 +11,21 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/jackfield/jackfield/internal/base/testkit"
 )
 
 // docs/contributing/conformance-device-info.md lists the tests of each requirement. The tests must
 // exist, and every section with a requirement must have one.
 func TestEveryRequirementHasATest(t *testing.T) {
 	doc, err := os.ReadFile("../../docs/contributing/conformance-device-info.md")
-	must(t, err)
+	testkit.Must(t, err)
 	files, err := filepath.Glob("*_test.go")
-	must(t, err)
+	testkit.Must(t, err)
 	tests := map[string]bool{}
 	for _, file := range files {
 		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
-		must(t, err)
+		testkit.Must(t, err)
 		for _, d := range parsed.Decls {
 			if f, ok := d.(*ast.FuncDecl); ok {
 				tests[f.Name.Name] = true

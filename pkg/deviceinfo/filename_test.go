@@ -9,7 +9,9 @@ import (
 	"testing"
 
 	"github.com/containerd/errdefs"
+
 	"github.com/jackfield/jackfield/internal/base/name"
+	"github.com/jackfield/jackfield/internal/base/testkit"
 )
 
 const testID = "e061661af3732d3722604b84a196956ad759f02ae00cda41a639ff6aff85a276"
@@ -34,7 +36,7 @@ func TestDPFileName(t *testing.T) {
 func TestCNIFileName(t *testing.T) {
 	// A name from a node with Multus.
 	data, err := os.ReadFile("testdata/cni-file-name.txt")
-	must(t, err)
+	testkit.Must(t, err)
 	full := strings.TrimSpace(string(data))
 	if path.Dir(full) != DefaultCNIDir {
 		t.Errorf("%q is not in %q", full, DefaultCNIDir)

@@ -13,6 +13,8 @@ import (
 
 	"github.com/containerd/errdefs"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/jackfield/jackfield/internal/base/testkit"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -30,17 +32,10 @@ func readSources(t testing.TB, dir string) map[string][]byte {
 			continue
 		}
 		data, err := os.ReadFile(f)
-		must(t, err)
+		testkit.Must(t, err)
 		all[f] = data
 	}
 	return all
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // compareGolden compares got with the golden file of a source.
@@ -48,11 +43,11 @@ func compareGolden(t *testing.T, file, got string) {
 	t.Helper()
 	file += ".golden"
 	if *update {
-		must(t, os.WriteFile(file, []byte(got), 0o644))
+		testkit.Must(t, os.WriteFile(file, []byte(got), 0o644))
 		return
 	}
 	want, err := os.ReadFile(file)
-	must(t, err)
+	testkit.Must(t, err)
 	if diff := cmp.Diff(string(want), got); diff != "" {
 		t.Errorf("%s (-want +got; -update accepts it):\n%s", file, diff)
 	}
@@ -75,11 +70,11 @@ func TestGoldenGood(t *testing.T) {
 				t.Fatalf("refused: %v", err)
 			}
 			out, err := Marshal(info)
-			must(t, err)
+			testkit.Must(t, err)
 			compareGolden(t, file, formatLines(info.Warnings)+string(out))
 
 			again, err := Parse(out, filepath.Base(file))
-			must(t, err)
+			testkit.Must(t, err)
 			info.Warnings, again.Warnings = nil, nil // their positions differ
 			if diff := cmp.Diff(info, again); diff != "" {
 				t.Errorf("after Marshal and Parse (-before +after):\n%s", diff)

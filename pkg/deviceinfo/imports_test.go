@@ -6,12 +6,14 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/jackfield/jackfield/internal/base/testkit"
 )
 
 // Other projects import the package, so its dependencies are few.
 func TestLibraryHasFewDependencies(t *testing.T) {
 	out, err := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", ".").Output()
-	must(t, err)
+	testkit.Must(t, err)
 	allowed := map[string]bool{
 		"github.com/jackfield/jackfield/pkg/deviceinfo":         true,
 		"github.com/jackfield/jackfield/internal/host/hostfs":   true,

@@ -12,6 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/jackfield/jackfield/internal/base/testkit"
 )
 
 var ignoreWarnings = cmpopts.IgnoreFields(Info{}, "Warnings")
@@ -83,9 +85,9 @@ func TestParseReturnsMarshalledInfo(t *testing.T) {
 			t.Fatalf("different bytes when marshalled again: %v\n%s\n%s", err, data, again)
 		}
 		compact, err := json.Marshal(info)
-		must(t, err)
+		testkit.Must(t, err)
 		var back *Info
-		must(t, json.Unmarshal(compact, &back))
+		testkit.Must(t, json.Unmarshal(compact, &back))
 		if diff := cmp.Diff(info, back, ignoreWarnings); diff != "" {
 			t.Fatalf("encoding/json: -want +got:\n%s", diff)
 		}
@@ -96,7 +98,7 @@ func TestMarshalRefusesWhatParseRefuses(t *testing.T) {
 	ok := func() *Info {
 		return &Info{Type: TypePCI, Version: Version, PCI: &PCI{PCIAddress: "0000:01:02.2"}}
 	}
-	must(t, ok().Validate())
+	testkit.Must(t, ok().Validate())
 	for name, c := range map[string]struct {
 		change func(*Info)
 		key    string
@@ -143,7 +145,7 @@ func TestMarshalRefusesWhatParseRefuses(t *testing.T) {
 func TestMarshalIsCanonical(t *testing.T) {
 	data, err := Marshal(&Info{Type: TypePCI, Version: Version, PCI: &PCI{PCIAddress: "00AB:CD:1F.7"},
 		Extra: map[string]json.RawMessage{"z": json.RawMessage(" [ 1 ,2 ] "), "a": json.RawMessage(`"<é>"`)}})
-	must(t, err)
+	testkit.Must(t, err)
 	const want = `{
     "type": "pci",
     "version": "1.1.0",
@@ -168,9 +170,9 @@ func TestAppendJSONIsMarshalJSON(t *testing.T) {
 		`{"type":"memif","version":"1.0.0","memif":{"role":"slave","mode":"ip","path":"@a"}}`,
 	} {
 		i, err := Parse([]byte(text), "")
-		must(t, err)
+		testkit.Must(t, err)
 		want, err := i.MarshalJSON()
-		must(t, err)
+		testkit.Must(t, err)
 		if got := string(i.AppendJSON([]byte("x"))); got != "x"+string(want) {
 			t.Errorf("got %s, want x%s", got, want)
 		}

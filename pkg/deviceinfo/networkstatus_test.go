@@ -8,26 +8,28 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/jackfield/jackfield/internal/base/testkit"
 )
 
 func TestNetworkStatusKeepsTheOtherKeys(t *testing.T) {
 	src := `[{"name":"ns/a","interface":"eth0","ips":["192.0.2.2/24"],"default":true,"dns":{}},
 		{"name":"ns/b","device-info":` + infoText("pci", pciMap) + `,"mtu":1500.0,"Name2":"é"}]`
 	list, err := ParseNetworkStatus([]byte(src), "f")
-	must(t, err)
+	testkit.Must(t, err)
 	if len(list) != 2 || list[0].Name != "ns/a" || list[0].Interface != "eth0" || list[0].DeviceInfo != nil || list[1].DeviceInfo.PCI == nil {
 		t.Fatalf("%+v", list)
 	}
 	out, err := json.Marshal(list)
-	must(t, err)
+	testkit.Must(t, err)
 	var want, got any
-	must(t, json.Unmarshal([]byte(src), &want))
-	must(t, json.Unmarshal(out, &got))
+	testkit.Must(t, json.Unmarshal([]byte(src), &want))
+	testkit.Must(t, json.Unmarshal(out, &got))
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	var again []NetworkStatus
-	must(t, json.Unmarshal(out, &again))
+	testkit.Must(t, json.Unmarshal(out, &again))
 	if diff := cmp.Diff(list, again); diff != "" {
 		t.Errorf("encoding/json: -want +got:\n%s", diff)
 	}
@@ -37,7 +39,7 @@ func TestNetworkStatusCollects(t *testing.T) {
 	root, dir := newTestNode(t)
 	writeFile(t, dir, "n-x_net1", infoText("pci", pciMap+`,"later":1`))
 	info, err := CNIDir{Root: root}.Read("n-x_net1")
-	must(t, err)
+	testkit.Must(t, err)
 	s := NetworkStatus{Name: "ns/nad", Interface: "net1", Extra: map[string]json.RawMessage{"mac": json.RawMessage(`"02:11:22:33:44:54"`)}}
 	for want, deviceInfo := range map[string]*Info{
 		`{"name":"ns/nad","interface":"net1","mac":"02:11:22:33:44:54"}`:                                                                                               nil, // no file exists

@@ -40,7 +40,7 @@ func TestParseReadsEveryField(t *testing.T) {
 		Memif:     &Memif{Role: MemifMaster, Path: "@m", Mode: MemifEthernet, Extra: raw("m", "-1.5e3")},
 	}
 	got, err := Parse([]byte(src), "f")
-	must(t, err)
+	testkit.Must(t, err)
 	if len(got.Warnings) != 2 {
 		t.Errorf("warnings %v, want two about representor-device", got.Warnings)
 	}

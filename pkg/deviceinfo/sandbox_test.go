@@ -23,16 +23,16 @@ import (
 func newTestNode(t testing.TB) (root, dir string) {
 	t.Helper()
 	base := t.TempDir()
-	must(t, os.MkdirAll(filepath.Join(base, "var"), 0o755))
-	must(t, os.Symlink("/run", filepath.Join(base, "var/run")))
+	testkit.Must(t, os.MkdirAll(filepath.Join(base, "var"), 0o755))
+	testkit.Must(t, os.Symlink("/run", filepath.Join(base, "var/run")))
 	dir = filepath.Join(base, "run/k8s.cni.cncf.io/devinfo/cni")
-	must(t, os.MkdirAll(dir, 0o755))
+	testkit.Must(t, os.MkdirAll(dir, 0o755))
 	return base, dir
 }
 
 func writeFile(t testing.TB, dir, name, content string) {
 	t.Helper()
-	must(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644))
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644))
 }
 
 // summarize returns one line for each entry.
@@ -58,7 +58,7 @@ func TestReadSandboxReadsFilesOfOneSandbox(t *testing.T) {
 	writeFile(t, dir, ".hidden-"+testID+"_net1", "not opened")
 	writeFile(t, dir, "ns-a-"+testID+"_net1.tmp-1234567", "being written by another process")
 	got, err := read(testID)
-	must(t, err)
+	testkit.Must(t, err)
 	want := []string{"ns-z net1 memif", "ns-a net2 vdpa", "ns-b net2 pci"}
 	if diff := cmp.Diff(want, summarize(got)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -79,13 +79,13 @@ func TestReadSandboxReadsFilesOfOneSandbox(t *testing.T) {
 func TestReadSandboxDirectory(t *testing.T) {
 	root, dir := newTestNode(t)
 	read := CNIDir{Root: root}.ReadSandbox
-	must(t, os.Remove(dir))
+	testkit.Must(t, os.Remove(dir))
 	for range 2 {
 		if got, err := read(testID); err != nil || got != nil {
 			t.Errorf("missing directory: %v, %v", got, err)
 		}
 	}
-	must(t, os.Remove(filepath.Dir(dir)))
+	testkit.Must(t, os.Remove(filepath.Dir(dir)))
 	writeFile(t, filepath.Dir(filepath.Dir(dir)), "devinfo", "a file in place of a directory")
 	if got, err := read(testID); !errdefs.IsInvalidArgument(err) {
 		t.Errorf("file in place of the directory: %v, %v", got, err)
@@ -102,31 +102,31 @@ func TestReadSandboxDirectory(t *testing.T) {
 func writeHostileFiles(t testing.TB, dir string) map[string]string {
 	t.Helper()
 	name := func(ifName string) string { return filepath.Join(dir, "ns-nad-"+testID+"_"+ifName) }
-	must(t, unix.Mkfifo(name("fifo"), 0o644))
-	must(t, os.Mkdir(name("dir"), 0o755))
-	must(t, os.Symlink("/etc/passwd", name("link")))
-	must(t, os.Symlink("ns-nad-"+testID+"_good", name("linkgood")))
-	must(t, os.Symlink("nowhere", name("dangling")))
-	must(t, os.Symlink("ns-nad-"+testID+"_loop", name("loop")))
+	testkit.Must(t, unix.Mkfifo(name("fifo"), 0o644))
+	testkit.Must(t, os.Mkdir(name("dir"), 0o755))
+	testkit.Must(t, os.Symlink("/etc/passwd", name("link")))
+	testkit.Must(t, os.Symlink("ns-nad-"+testID+"_good", name("linkgood")))
+	testkit.Must(t, os.Symlink("nowhere", name("dangling")))
+	testkit.Must(t, os.Symlink("ns-nad-"+testID+"_loop", name("loop")))
 	sparse, err := os.Create(name("sparse"))
-	must(t, err)
-	must(t, sparse.Truncate(1<<30))
-	must(t, sparse.Close())
+	testkit.Must(t, err)
+	testkit.Must(t, sparse.Truncate(1<<30))
+	testkit.Must(t, sparse.Close())
 	writeFile(t, dir, filepath.Base(name("latin1")), "{\"type\":\"pci\",\"x\":\"\xe9\"}")
 	writeFile(t, dir, filepath.Base(name("truncated")), infoText("pci", pciMap)[:40])
 	writeFile(t, dir, filepath.Base(name("deep")), strings.Repeat(`{"a":`, 13000))
 	writeFile(t, dir, filepath.Base(name("empty")), "")
 	writeFile(t, dir, filepath.Base(name("nuls")), strings.Repeat("\x00", 4096))
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	must(t, err)
+	testkit.Must(t, err)
 	defer unix.Close(fd)
 	// The path is too long for a socket's address, so use the directory's descriptor.
 	d, err := os.Open(dir)
-	must(t, err)
+	testkit.Must(t, err)
 	defer d.Close()
 	short := fmt.Sprintf("/proc/self/fd/%d/s", d.Fd())
-	must(t, unix.Bind(fd, &unix.SockaddrUnix{Name: short}))
-	must(t, os.Rename(filepath.Join(dir, "s"), name("socket")))
+	testkit.Must(t, unix.Bind(fd, &unix.SockaddrUnix{Name: short}))
+	testkit.Must(t, os.Rename(filepath.Join(dir, "s"), name("socket")))
 	errs := map[string]string{
 		"fifo": "a FIFO", "dir": "a directory", "link": "a symlink", "linkgood": "a symlink", "dangling": "a symlink", "loop": "a symlink",
 		"sparse": "1073741824 bytes", "latin1": "the byte 0xe9", "truncated": "the end of the text", "deep": "nested deeper than 64 levels",
@@ -146,7 +146,7 @@ func TestHostileFilesHarmOnlyThemselves(t *testing.T) {
 	var got []Entry
 	var err error
 	testkit.Cheap(t, time.Second, func() { got, err = read(testID) })
-	must(t, err)
+	testkit.Must(t, err)
 	if len(got) != len(errs)+1 {
 		t.Errorf("%d entries %v, want %d", len(got), summarize(got), len(errs)+1)
 	}
@@ -172,7 +172,7 @@ func TestTooManyFilesOfOneSandbox(t *testing.T) {
 		writeFile(t, dir, fmt.Sprintf("ns-nad-%s_n%d", testID, i), infoText("pci", pciMap))
 	}
 	got, err := read(testID)
-	must(t, err)
+	testkit.Must(t, err)
 	if len(got) != maxPerSandbox+1 {
 		t.Fatalf("%d entries", len(got))
 	}
@@ -187,9 +187,9 @@ func TestScanIsBounded(t *testing.T) {
 		writeFile(t, dir, fmt.Sprintf("f%d", i), "")
 	}
 	host, err := openRoot(root)
-	must(t, err)
+	testkit.Must(t, err)
 	d, err := openDir(host, DefaultCNIDir)
-	must(t, err)
+	testkit.Must(t, err)
 	defer d.Close()
 	n := 0
 	if err := d.visitNames(3, func(string) { n++ }); !errors.Is(err, errdefs.ErrResourceExhausted) || n != 3 {
@@ -204,7 +204,7 @@ func TestUnreadableFileIsErrorOfItsEntry(t *testing.T) {
 	}
 	root, dir := newTestNode(t)
 	writeFile(t, dir, "ns-nad-"+testID+"_net1", infoText("pci", pciMap))
-	must(t, os.Chmod(filepath.Join(dir, "ns-nad-"+testID+"_net1"), 0))
+	testkit.Must(t, os.Chmod(filepath.Join(dir, "ns-nad-"+testID+"_net1"), 0))
 	got, err := CNIDir{Root: root}.ReadSandbox(testID)
 	if err != nil || len(got) != 1 || !errdefs.IsPermissionDenied(got[0].Err) {
 		t.Errorf("%+v, %v", got, err)

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/jackfield/jackfield/internal/base/testkit"
 )
 
 // Each test of this file tests one requirement of §3. docs/contributing/conformance-device-info.md
@@ -86,7 +88,7 @@ func TestVersion(t *testing.T) {
 	}
 	for _, v := range []string{`"1.0.0"`, `"1.1.0"`, `"1.0.1"`, `"1.20.300"`} {
 		got, err := Parse([]byte(src(v)), "f")
-		must(t, err)
+		testkit.Must(t, err)
 		known := v == `"1.0.0"` || v == `"1.1.0"`
 		if known != (len(got.Warnings) == 0) {
 			t.Errorf("version %s: warnings %v", v, got.Warnings)
@@ -148,7 +150,7 @@ func TestVDPAPFAddress(t *testing.T) {
 
 func TestPCIAddressIsCanonical(t *testing.T) {
 	got, err := Parse([]byte(infoText("pci", `"pci-address":"00AB:CD:1F.7","pf-pci-address":"00AB:CD:1F.0"`)), "f")
-	must(t, err)
+	testkit.Must(t, err)
 	if got.PCI.PCIAddress != "00ab:cd:1f.7" || got.PCI.PFPCIAddress != "00ab:cd:1f.0" {
 		t.Errorf("got %+v, want lower case", got.PCI)
 	}
@@ -177,7 +179,7 @@ func checkStringKey(t *testing.T, typ, key, section, rest string, required bool,
 func quote(t *testing.T, s string) string {
 	t.Helper()
 	b, err := json.Marshal(s)
-	must(t, err)
+	testkit.Must(t, err)
 	return string(b)
 }
 
@@ -191,7 +193,7 @@ func TestPCIRDMADevice(t *testing.T) {
 	checkStringKey(t, "pci", "rdma-device", "3.1.3.3", pciMap+",", false, []string{"mlx5_0", "mlx5_0,mlx5_1"},
 		[]string{",", "a,", "a, b", "a/b", "..", "a\x00", strings.Repeat("a", 256)})
 	got, err := Parse([]byte(infoText("pci", pciMap+`,"rdma-device":"mlx5_4,mlx5_5"`)), "f")
-	must(t, err)
+	testkit.Must(t, err)
 	if names := got.PCI.RDMADevices(); !slices.Equal(names, []string{"mlx5_4", "mlx5_5"}) {
 		t.Errorf("RDMADevices = %q", names)
 	}
@@ -228,7 +230,7 @@ func TestVDPAPath(t *testing.T) {
 func TestVDPAPathOfVirtio(t *testing.T) {
 	src := []byte(infoText("vdpa", `"parent-device":"vdpa3","driver":"virtio"`))
 	got, err := Parse(src, "f")
-	must(t, err)
+	testkit.Must(t, err)
 	if len(got.Warnings) != 1 || got.Warnings[0].Field != "vdpa.path" || got.Warnings[0].Section != inSection("3.1.4.3") {
 		t.Errorf("warnings %v, want one about vdpa.path", got.Warnings)
 	}

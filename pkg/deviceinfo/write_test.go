@@ -39,7 +39,7 @@ func withUmask(mask int, f func()) {
 func modeOf(t testing.TB, p string) os.FileMode {
 	t.Helper()
 	st, err := os.Lstat(p)
-	must(t, err)
+	testkit.Must(t, err)
 	return st.Mode()
 }
 
@@ -47,7 +47,7 @@ func modeOf(t testing.TB, p string) os.FileMode {
 func listNames(t testing.TB, dir string) []string {
 	t.Helper()
 	es, err := os.ReadDir(dir)
-	must(t, err)
+	testkit.Must(t, err)
 	var s []string
 	for _, e := range es {
 		s = append(s, e.Name())
@@ -59,34 +59,34 @@ func TestSymlinksAtTheTargetAreNotFollowed(t *testing.T) {
 	root := newEmptyNode(t)
 	dp, cni := DevicePluginDir{Root: root}, CNIDir{Root: root}
 	_, err := dp.Save("r", "1", pciInfo())
-	must(t, err)
-	must(t, os.MkdirAll(filepath.Join(root, DefaultCNIDir), 0o755))
+	testkit.Must(t, err)
+	testkit.Must(t, os.MkdirAll(filepath.Join(root, DefaultCNIDir), 0o755))
 	victim := filepath.Join(root, "victim")
-	must(t, os.WriteFile(victim, []byte("untouched"), 0o600))
+	testkit.Must(t, os.WriteFile(victim, []byte("untouched"), 0o600))
 	replaceBySymlink := func(p string) {
-		must(t, os.RemoveAll(filepath.Join(root, p)))
-		must(t, os.Symlink("/victim", filepath.Join(root, p)))
+		testkit.Must(t, os.RemoveAll(filepath.Join(root, p)))
+		testkit.Must(t, os.Symlink("/victim", filepath.Join(root, p)))
 	}
 	dpFile, err := dp.Path("r", "1")
-	must(t, err)
+	testkit.Must(t, err)
 	replaceBySymlink(dpFile)
 	if _, err := dp.Load("r", "1"); !errdefs.IsInvalidArgument(err) {
 		t.Errorf("Load follows a symlink: %v", err)
 	}
 	_, err = dp.Save("r", "1", pciInfo())
-	must(t, err)
+	testkit.Must(t, err)
 	cniFile, err := cni.Path("f")
-	must(t, err)
+	testkit.Must(t, err)
 	replaceBySymlink(cniFile)
 	_, _, err = cni.CopyFrom(dp, "r", "1", "f")
-	must(t, err)
+	testkit.Must(t, err)
 	replaceBySymlink(cniFile)
 	if err := cni.Update("f", func(i *Info) (*Info, error) { return pciInfo(), nil }); err == nil {
 		t.Error("Update follows a symlink")
 	}
-	must(t, cni.Write("f", pciInfo()))
+	testkit.Must(t, cni.Write("f", pciInfo()))
 	replaceBySymlink(cniFile)
-	must(t, cni.Remove("f"))
+	testkit.Must(t, cni.Remove("f"))
 	for _, p := range []string{dpFile} {
 		if m := modeOf(t, filepath.Join(root, p)); m != 0o644 {
 			t.Errorf("%s has mode %v, want a regular file in place of the symlink", p, m)
@@ -96,7 +96,7 @@ func TestSymlinksAtTheTargetAreNotFollowed(t *testing.T) {
 		t.Errorf("target of the symlink: %q, %v", b, err)
 	}
 	// A directory at the path is an error, and no temporary file is left.
-	must(t, os.Mkdir(filepath.Join(root, cniFile), 0o755))
+	testkit.Must(t, os.Mkdir(filepath.Join(root, cniFile), 0o755))
 	if err := cni.Write("f", pciInfo()); !errdefs.IsFailedPrecondition(err) {
 		t.Errorf("directory at the path: %v", err)
 	}
@@ -111,7 +111,7 @@ func TestSymlinksAtTheTargetAreNotFollowed(t *testing.T) {
 func TestConcurrentWritersLoseNothing(t *testing.T) {
 	root, dir := newTestNode(t)
 	cni := CNIDir{Root: root}
-	must(t, cni.Write("f", pciInfo()))
+	testkit.Must(t, cni.Write("f", pciInfo()))
 	stop := make(chan struct{})
 	var readers, writers sync.WaitGroup
 	readers.Go(func() {
@@ -154,7 +154,7 @@ func TestConcurrentWritersLoseNothing(t *testing.T) {
 	close(stop)
 	readers.Wait()
 	got, err := cni.Read("f")
-	must(t, err)
+	testkit.Must(t, err)
 	if len(got.Extra) != n*each {
 		t.Errorf("the file has %d of %d updates", len(got.Extra), n*each)
 	}
@@ -169,9 +169,9 @@ func TestConcurrentWritersLoseNothing(t *testing.T) {
 func TestHangingWriterDoesNotBlockOthers(t *testing.T) {
 	root, _ := newTestNode(t)
 	host, err := openRoot(root)
-	must(t, err)
+	testkit.Must(t, err)
 	d, err := openDir(host, DefaultCNIDir)
-	must(t, err)
+	testkit.Must(t, err)
 	defer d.Close()
 	err = d.withLock(time.Minute, func() error {
 		return d.withLock(30*time.Millisecond, func() error { t.Error("two writers hold the lock"); return nil })

@@ -61,7 +61,8 @@ func newContainerOf(id, sandbox, rel string, method edit.AccessMethod, uid, gid 
 func (n *node) wantNoRightsRecords() {
 	n.t.Helper()
 	left, err := filepath.Glob(n.path("run/jackfield/rights/*/*.json"))
-	if testkit.Must(n.t, err); len(left) > 0 {
+	testkit.Must(n.t, err)
+	if len(left) > 0 {
 		n.t.Errorf("records of rights are left: %q", left)
 	}
 }
@@ -180,7 +181,8 @@ func TestRightsOfDamagedRecord(t *testing.T) {
 	n, path := newRightsNode(t, "p/a.sock")
 	testkit.Must(t, n.Prepare(newContainerOf("c1", "s1", "p/a.sock", edit.ByACL, 1234, 4321)))
 	records, err := filepath.Glob(n.path("run/jackfield/rights/*/*.json"))
-	if testkit.Must(t, err); len(records) != 1 {
+	testkit.Must(t, err)
+	if len(records) != 1 {
 		t.Fatalf("the records of rights are %q", records)
 	}
 	record := records[0]
