@@ -10,7 +10,8 @@ import (
 	"github.com/jackfield/jackfield/internal/adapter/cni"
 )
 
-// main leaves signals to the kernel: a runtime that gives up kills its plugins, and a DEL undoes what was done by then.
+// main does not handle signals: a runtime that stops waiting kills its plugins, and a DEL undoes
+// their partial work.
 func main() {
 	p := cni.Plugin{Environ: os.Environ(), Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
 	if err := p.Run(context.Background()); err != nil {

@@ -13,7 +13,8 @@ import (
 )
 
 func main() {
-	// The process ends before garbage collection pays off. The limit guards against huge inputs.
+	// The process ends before a garbage collection would pay off. The memory limit protects against
+	// huge inputs.
 	debug.SetGCPercent(-1)
 	debug.SetMemoryLimit(256 << 20)
 	time.AfterFunc(hook.Timeout, func() { fail(hook.ErrTimeout) })

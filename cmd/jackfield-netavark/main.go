@@ -12,7 +12,7 @@ import (
 	"github.com/jackfield/jackfield/internal/adapter/netavark"
 )
 
-// main leaves signals to the kernel: a teardown removes what a killed setup created.
+// main does not handle signals: a teardown removes the objects of a killed setup.
 func main() {
 	p := netavark.Plugin{Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
 	err := p.Run(context.Background())

@@ -26,7 +26,8 @@ func run() int {
 	return 0
 }
 
-// exitStatus returns 2 for an error in the command line and 3 for any other error, as the jackfield command does.
+// exitStatus returns 2 for an error in the command line and 3 for any other error, like the
+// jackfield command.
 func exitStatus(err error) int {
 	var usage *nri.UsageError
 	if errors.As(err, &usage) {

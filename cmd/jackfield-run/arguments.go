@@ -14,11 +14,11 @@ import (
 // allEAL is the variable with the EAL arguments of all devices.
 const allEAL = "JACKFIELD_EAL"
 
-// reference is $(NAME), or $$(NAME), which stands for the text $(NAME), as in a pod's manifest.
+// reference is $(NAME), or $$(NAME) for the literal text $(NAME), like in a pod's manifest.
 var reference = regexp.MustCompile(`\$?\$\(([A-Za-z_][A-Za-z0-9_.-]*)\)`)
 
-// expandArguments sets the variables of the devices and replaces references to variables in arguments. An
-// argument that is a reference to EAL arguments becomes these arguments, which may have spaces.
+// expandArguments sets the variables of the devices and replaces references to variables in
+// arguments. A reference to EAL arguments becomes several arguments, which can contain spaces.
 func expandArguments(list []devices.Device, args []string) (expanded []string, err error) {
 	lists := map[string][]string{allEAL: devices.EAL(list)}
 	for i := range list {
@@ -50,8 +50,8 @@ func expandArguments(list []devices.Device, args []string) (expanded []string, e
 	return expanded, nil
 }
 
-// expandText replaces the references in an argument. Unknown ones stay, as in a pod's manifest, except
-// Jackfield's own.
+// expandText replaces the references in an argument. Unknown references stay, like in a pod's
+// manifest, unless they are Jackfield's own.
 func expandText(arg string) (text string, err error) {
 	text = reference.ReplaceAllStringFunc(arg, func(found string) string {
 		if strings.HasPrefix(found, "$$") {

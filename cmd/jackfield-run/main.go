@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command jackfield-run starts a program in a container of an image without a shell. It replaces variables such as
-// $(JACKFIELD_NET1_EAL) in the program's arguments, which the kubelet cannot do, because Jackfield adds them later.
+// Command jackfield-run starts a program in a container whose image has no shell. It replaces
+// variables such as $(JACKFIELD_NET1_EAL) in the program's arguments. The kubelet cannot do that,
+// because Jackfield adds the variables later.
 package main
 
 import (

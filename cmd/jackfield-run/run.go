@@ -18,7 +18,7 @@ import (
 	"github.com/jackfield/jackfield/pkg/devices"
 )
 
-// Exit statuses, those of env(1) where it has them.
+// Exit statuses, with the values of env(1) where it defines them.
 const (
 	exitUsage       = 2
 	exitFailed      = 125
@@ -57,7 +57,7 @@ Learn more: jackfield-run(1), https://github.com/jackfield/jackfield
 // helpHint ends an error in the command line.
 const helpHint = "(run `jackfield-run --help`)"
 
-// run returns if there is no program to start, or it could not be started.
+// run returns only if there is no program to start, or if it could not be started.
 func run(args []string) (status int, err error) {
 	flags := flag.NewFlagSet("jackfield-run", flag.ContinueOnError)
 	wait := flags.Duration("wait", 0, "")

@@ -16,10 +16,10 @@ import (
 	"github.com/jackfield/jackfield/pkg/devices"
 )
 
-// pollInterval is how often a socket is checked that is not served yet.
+// pollInterval is the time between two checks of a socket that is not served yet.
 const pollInterval = 100 * time.Millisecond
 
-// waitForSockets waits until processes of the host serve all sockets that they create.
+// waitForSockets waits until host processes serve all sockets that the host creates.
 func waitForSockets(list []devices.Device, limit time.Duration) error {
 	end := time.Now().Add(limit)
 	for _, socket := range socketsCreatedBy(list, devices.CreatedByHost) {
@@ -28,7 +28,7 @@ func waitForSockets(list []devices.Device, limit time.Duration) error {
 			if served {
 				break
 			}
-			// The right to connect is granted after a new socket was mounted.
+			// Access is granted only after a new socket was mounted.
 			if time.Now().After(end) {
 				return fmt.Errorf("the host has not served the socket %s within %v: %w", socket, limit,
 					cmp.Or(err, error(unix.ECONNREFUSED)))
@@ -39,8 +39,8 @@ func waitForSockets(list []devices.Device, limit time.Duration) error {
 	return nil
 }
 
-// removeStaleSockets removes sockets that the application has to create, and on which no process listens. They are
-// left behind by a crash, and bind(2) fails while they exist.
+// removeStaleSockets removes sockets that the application creates and on which no process listens.
+// A crash leaves them behind, and bind(2) fails while they exist.
 func removeStaleSockets(list []devices.Device) error {
 	for _, socket := range socketsCreatedBy(list, devices.CreatedByApplication) {
 		served, err := isServed(socket)
@@ -59,7 +59,8 @@ func removeStaleSockets(list []devices.Device) error {
 	return nil
 }
 
-// socketsCreatedBy returns the paths of a side's sockets. An abstract socket has none.
+// socketsCreatedBy returns the paths of the sockets that one side creates. An abstract socket has
+// no path.
 func socketsCreatedBy(list []devices.Device, side string) (sockets []string) {
 	for i := range list {
 		if socket := list[i].Socket(); list[i].Jackfield.CreatedBy == side && strings.HasPrefix(socket, "/") {
@@ -69,8 +70,8 @@ func socketsCreatedBy(list []devices.Device, side string) (sockets []string) {
 	return sockets
 }
 
-// isServed reports whether a process has a socket open. It connects a datagram socket: the kernel refuses the
-// wrong type before the server sees anything, so that a vswitch does not count a connection.
+// isServed reports whether a process has a socket open. It connects a datagram socket: the kernel
+// rejects the wrong type before the server notices, so that a vswitch does not count a connection.
 func isServed(socket string) (bool, error) {
 	if st, err := os.Lstat(socket); err != nil {
 		return false, err

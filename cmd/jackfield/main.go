@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command jackfield explains what containers would get, validates files, and shows what the node offers. As `jackfield
-// oci-hook` it is jackfield-hook with a client of the kubelet.
+// Command jackfield explains which devices and sockets containers receive, validates files, and
+// shows the node's inventory. As `jackfield oci-hook` it is jackfield-hook with a kubelet client.
 package main
 
 import (

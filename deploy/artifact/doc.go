@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package artifact makes what a release is made of: the static programs, archives, and OCI image layouts.
+// Package artifact builds the parts of a release: static programs, archives, and OCI image layouts.
 //
-// Invariant: the same checkout, toolchain and parameters give the same bytes. No time, user or directory of
-// the machine gets into them.
+// Invariant: the same checkout, toolchain and parameters produce the same bytes. They contain no
+// time, user or directory of the machine.
 package artifact

@@ -14,8 +14,8 @@ func (b Build) Tag() string {
 	return strings.ReplaceAll(b.Version, "+", "_")
 }
 
-// ImageConfig is the configuration of the image. The user is root, because NRI's socket belongs to root, and
-// is given as a number, because the runtime then needs no /etc/passwd.
+// ImageConfig is the configuration of the image. The user is root, because NRI's socket belongs to
+// root. It is a number, so that the runtime needs no /etc/passwd.
 func (b Build) ImageConfig() Config {
 	labels := map[string]string{
 		"org.opencontainers.image.title":       "jackfield",
@@ -32,7 +32,8 @@ func (b Build) ImageConfig() Config {
 		WorkingDir: "/", Labels: labels}
 }
 
-// ImageFiles are the files of an image with programs from a directory, and the licences of what is in them.
+// ImageFiles returns the files of an image with programs from a directory, and the licences of
+// their modules.
 func ImageFiles(programs string, licenses []File) ([]File, error) {
 	files := []File{
 		{Name: "dev/", Mode: 0o755}, {Name: "etc/", Mode: 0o755}, {Name: "etc/jackfield/", Mode: 0o755},

@@ -20,14 +20,14 @@ const (
 	typeEmpty    = "application/vnd.oci.empty.v1+json"
 )
 
-// The documents of image-spec 1.1, as far as they are needed here.
+// The documents of image-spec 1.1, with the fields that are used here.
 type (
 	// Platform is the platform of an image.
 	Platform struct {
 		Architecture string `json:"architecture"`
 		OS           string `json:"os"`
 	}
-	// Descriptor names a blob.
+	// Descriptor refers to a blob.
 	Descriptor struct {
 		MediaType    string            `json:"mediaType"`
 		ArtifactType string            `json:"artifactType,omitempty"`
@@ -53,7 +53,7 @@ type (
 		Subject       *Descriptor       `json:"subject,omitempty"`
 		Annotations   map[string]string `json:"annotations,omitempty"`
 	}
-	// Config says how a container of the image runs.
+	// Config is the configuration of the image's containers.
 	Config struct {
 		User       string            `json:"User"`
 		Env        []string          `json:"Env"`
@@ -75,15 +75,16 @@ type (
 	}
 )
 
-// Layout writes an OCI image layout as a tar archive. The first error stays.
+// Layout writes an OCI image layout as a tar archive. After an error it does nothing, and Close
+// returns the error.
 type Layout struct {
 	*Tarball
 	created time.Time
-	top     []Descriptor    // of index.json
+	top     []Descriptor    // entries of index.json
 	has     map[string]bool // blobs, by digest
 }
 
-// NewLayout returns a layout that is written to w.
+// NewLayout returns a layout that writes to w.
 func NewLayout(w io.Writer, created time.Time) *Layout {
 	l := &Layout{Tarball: NewTarball(w, created), created: created, has: map[string]bool{}}
 	l.Add(File{Name: "oci-layout", Mode: 0o644, Data: []byte(`{"imageLayoutVersion":"1.0.0"}`)})
@@ -117,7 +118,8 @@ func (l *Layout) Index(images []Descriptor, annotations map[string]string) Descr
 		Annotations: annotations})
 }
 
-// Refer adds a document about a subject, as an artifact that refers to it. name is the document's file name.
+// Refer adds a document about a subject, as an artifact that refers to the subject. name is the
+// document's file name.
 func (l *Layout) Refer(subject Descriptor, mediaType, name string, data []byte) {
 	layer := l.Blob(mediaType, data)
 	layer.Annotations = map[string]string{"org.opencontainers.image.title": name}
@@ -128,7 +130,7 @@ func (l *Layout) Refer(subject Descriptor, mediaType, name string, data []byte) 
 	l.top = append(l.top, m)
 }
 
-// Name names a manifest or index in the layout. name has no tag.
+// Name sets the name of a manifest or index in the layout. name has no tag.
 func (l *Layout) Name(d Descriptor, name, tag string) {
 	d.Annotations = map[string]string{"org.opencontainers.image.ref.name": tag,
 		"io.containerd.image.name": name + ":" + tag}

@@ -42,7 +42,7 @@ func Modules(programs string) (map[string][]Module, error) {
 	return found, nil
 }
 
-// readBuildInfos returns what the programs of a directory say about their build, by name.
+// readBuildInfos returns the build information in the programs of a directory, by name.
 func readBuildInfos(programs string) (map[string]*buildinfo.BuildInfo, error) {
 	entries, err := os.ReadDir(programs)
 	if err != nil {
@@ -59,8 +59,8 @@ func readBuildInfos(programs string) (map[string]*buildinfo.BuildInfo, error) {
 
 var licenseFile = regexp.MustCompile(`(?i)^(licen[cs]e|copying|notice|patents)(\.(md|txt)|-[a-z0-9.-]+)?$`)
 
-// Licenses returns Jackfield's licence, and one file with those of Go and of all modules in the programs of a
-// directory. A module without a licence is an error.
+// Licenses returns Jackfield's licence, and one file with the licences of Go and of all modules in
+// the programs of a directory. A module without a licence is an error.
 func (b Build) Licenses(ctx context.Context, programs string) ([]File, error) {
 	byProgram, err := Modules(programs)
 	if err != nil {
@@ -98,7 +98,7 @@ func (b Build) Licenses(ctx context.Context, programs string) ([]File, error) {
 		{Name: "THIRD_PARTY_LICENSES", Mode: 0o644, Data: text.Bytes()}}, nil
 }
 
-// appendLicenses writes the licences in a directory. Without a directory or a licence it is an error.
+// appendLicenses writes the licences in a directory. A missing directory or licence is an error.
 func appendLicenses(w *bytes.Buffer, title, dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -122,7 +122,7 @@ func appendLicenses(w *bytes.Buffer, title, dir string) error {
 	return nil
 }
 
-// moduleDirs returns the directories of modules by PATH@VERSION, and that of Go by "".
+// moduleDirs returns the directories of modules by PATH@VERSION, and Go's directory by "".
 func moduleDirs(ctx context.Context, source string, modules []Module) (map[string]string, error) {
 	goEnv := exec.CommandContext(ctx, "go", "env", "GOROOT")
 	goEnv.Dir = source
@@ -152,7 +152,7 @@ func moduleDirs(ctx context.Context, source string, modules []Module) (map[strin
 	}
 }
 
-// GoVersion returns the version of Go that built the programs of a directory, as 1.26.0.
+// GoVersion returns the version of Go that built the programs of a directory, such as 1.26.0.
 func GoVersion(programs string) (string, error) {
 	infos, err := readBuildInfos(programs)
 	found := ""

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Build says which programs to build, and what they report about themselves.
+// Build describes a build of programs, and the version that they report.
 type Build struct {
 	Source  string // directory of the checkout
 	Version string // of the release; empty: "devel"
@@ -30,7 +30,7 @@ func (b Build) Build(ctx context.Context, goos, goarch, packages, dir string) er
 	cmd := exec.CommandContext(ctx, "go", "build", "-tags", "grpcnotrace", "-trimpath", "-buildvcs=false", "-ldflags",
 		b.linkerFlags(), "-o", dir+"/", packages)
 	cmd.Dir = b.Source
-	// These variables of the environment change what Go builds.
+	// These environment variables change the output of Go.
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+goos, "GOARCH="+goarch, "GOFLAGS=", "GOAMD64=v1",
 		"GOARM64=v8.0", "GOEXPERIMENT=")
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -39,8 +39,8 @@ func (b Build) Build(ctx context.Context, goos, goarch, packages, dir string) er
 	return nil
 }
 
-// linkerFlags set the variables of internal/base/version. Go's own stamp of the checkout depends on how it was
-// fetched, so it is off.
+// linkerFlags sets the variables of internal/base/version. Go's own stamp is off, because it
+// depends on how the checkout was fetched.
 func (b Build) linkerFlags() string {
 	flags := []string{"-s", "-w"}
 	set := func(name, value string) {
@@ -56,7 +56,7 @@ func (b Build) linkerFlags() string {
 	return strings.Join(flags, " ")
 }
 
-// ReadPrograms returns the programs in a directory as files of another directory of an archive.
+// ReadPrograms returns the programs in a directory as files of an archive's directory.
 func ReadPrograms(dir, target string) ([]File, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -14,20 +14,21 @@ import (
 
 // File is an entry of an archive.
 type File struct {
-	Name string // no leading slash; a trailing one makes a directory
+	Name string // no leading slash; a trailing slash marks a directory
 	Mode int64
-	Link string // symbolic link to
+	Link string // target of a symbolic link
 	Data []byte
 }
 
-// Tarball writes an archive in which all files are root's and of one time. The first error stays.
+// Tarball writes an archive in which all files belong to root and have one time. After an error it
+// does nothing, and Close returns the error.
 type Tarball struct {
 	w     *tar.Writer
 	mtime time.Time
 	err   error
 }
 
-// NewTarball returns an archive that is written to w.
+// NewTarball returns an archive that writes to w.
 func NewTarball(w io.Writer, mtime time.Time) *Tarball {
 	return &Tarball{w: tar.NewWriter(w), mtime: mtime}
 }
@@ -69,7 +70,7 @@ type Layer struct {
 	DiffID     string
 }
 
-// Compress makes a compressed archive of files, sorted by name.
+// Compress returns a compressed archive of files, sorted by name.
 func Compress(files []File, mtime time.Time) (Layer, error) {
 	files = slices.Clone(files)
 	slices.SortFunc(files, func(a, b File) int { return strings.Compare(a.Name, b.Name) })

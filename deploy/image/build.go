@@ -35,7 +35,7 @@ func (o options) make(ctx context.Context) (err error) {
 	for _, platform := range o.platforms {
 		goos, goarch, ok := strings.Cut(platform, "/")
 		if !ok || goos != "linux" || goarch == "" {
-			return fmt.Errorf("--platforms: found %q, want linux/GOARCH", platform)
+			return fmt.Errorf("--platforms: invalid value %q: must be linux/GOARCH", platform)
 		}
 		layer, err := o.layer(ctx, goarch)
 		if err != nil {

@@ -42,13 +42,13 @@ func run(ctx context.Context, args []string, getenv func(string) string, stderr 
 		return err
 	}
 	if f.NArg() > 0 {
-		return fmt.Errorf("found the argument %q: there are flags only", f.Arg(0))
+		return fmt.Errorf("unexpected argument %q: only flags are accepted", f.Arg(0))
 	}
 	o.platforms = strings.Split(*platforms, ",")
 	if epoch := getenv("SOURCE_DATE_EPOCH"); epoch != "" {
 		s, err := strconv.ParseInt(epoch, 10, 64)
 		if err != nil {
-			return fmt.Errorf("SOURCE_DATE_EPOCH: found %q, want seconds since 1970: %w", epoch, err)
+			return fmt.Errorf("SOURCE_DATE_EPOCH: invalid value %q: must be seconds since 1970: %w", epoch, err)
 		}
 		o.Time = time.Unix(s, 0).UTC()
 	}

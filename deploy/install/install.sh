@@ -32,9 +32,9 @@ plugin=50-jackfield
 for path in "$PREFIX" "$SYSCONFDIR" "$UNITDIR" "$CNIBINDIR" "$NETAVARKDIR" "$NRIPLUGINDIR" "$NRICONFDIR"; do
 	# The paths become parts of JSON, TOML and unit files.
 	case $path in
-	/*[!A-Za-z0-9/._+-]* | *//* | */) echo "install: $path: want letters, digits and / . _ + - without // and / at the end" >&2; exit 1 ;;
+	/*[!A-Za-z0-9/._+-]* | *//* | */) echo "install: invalid path $path: must have only letters, digits and / . _ + -, without // and / at the end" >&2; exit 1 ;;
 	/*) ;;
-	*) echo "install: $path: want an absolute path" >&2; exit 1 ;;
+	*) echo "install: invalid path $path: must be absolute" >&2; exit 1 ;;
 	esac
 done
 

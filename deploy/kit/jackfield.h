@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * jackfield.h reads devices.json, the file by which Jackfield tells a container which devices and sockets it
- * has. It needs C99 and the C library only. Copy it into your program and include it in one source file.
+ * jackfield.h reads devices.json, in which Jackfield lists a container's devices and sockets.
+ * It needs only C99 and the C library. Copy it into your program and include it in one source file.
  *
  *	struct jackfield_devices list;
  *	char error[256];
@@ -267,7 +267,7 @@ static int jackfield_object_(struct jackfield_parser_ *p, jackfield_member_ memb
 {
 	const char *key;
 	if (jackfield_peek_(p) != '{')
-		return jackfield_fault_(p, "a value is of the wrong type, want an object");
+		return jackfield_fault_(p, "invalid value: must be an object");
 	if (++p->depth > JACKFIELD_MAX_DEPTH)
 		return jackfield_fault_(p, "the file is nested too deeply");
 	p->at++;
@@ -287,7 +287,7 @@ static int jackfield_string_(struct jackfield_parser_ *p, const char **text)
 	if (jackfield_null_(p))
 		return 0;
 	if (jackfield_peek_(p) != '"')
-		return jackfield_fault_(p, "a value is of the wrong type, want a text");
+		return jackfield_fault_(p, "invalid value: must be a text");
 	return jackfield_text_(p, text);
 }
 
@@ -301,10 +301,10 @@ static int jackfield_int_(struct jackfield_parser_ *p, int *number)
 	n = jackfield_word_(p);
 	i = n > 0 && p->at[0] == '-';
 	if (!jackfield_is_number_(p->at, n) || n > 9)
-		return jackfield_fault_(p, "a value is of the wrong type, want a small integer");
+		return jackfield_fault_(p, "invalid value: must be a small integer");
 	for (; i < n; i++) {
 		if (p->at[i] < '0' || p->at[i] > '9')
-			return jackfield_fault_(p, "a value is of the wrong type, want a small integer");
+			return jackfield_fault_(p, "invalid value: must be a small integer");
 		value = value * 10 + (p->at[i] - '0');
 	}
 	*number = (int)(p->at[0] == '-' ? -value : value);
@@ -319,7 +319,7 @@ static int jackfield_args_(struct jackfield_parser_ *p, struct jackfield_fields_
 	if (jackfield_null_(p))
 		return 0;
 	if (jackfield_peek_(p) != '[')
-		return jackfield_fault_(p, "a value is of the wrong type, want an array");
+		return jackfield_fault_(p, "invalid value: must be an array");
 	p->at++;
 	if (jackfield_peek_(p) != ']') {
 		do {
@@ -431,7 +431,7 @@ static int jackfield_entry_(struct jackfield_parser_ *p, struct jackfield_device
 	if (jackfield_object_(p, jackfield_device_, &f) != 0)
 		return -1;
 	if (f.has_info && strncmp(f.version, "1.", 2) != 0)
-		return jackfield_fault_(p, "the version of a device-info is not supported, want 1.x");
+		return jackfield_fault_(p, "unsupported version of a device-info: must be 1.x");
 	f.device.socket = f.named;
 	if (strcmp(f.device.type, "pci") == 0)
 		f.device.pci_address = f.pci;
@@ -512,7 +512,7 @@ done:
 
 /* ---- The functions for your program. ---- */
 
-/* Frees what jackfield_read has allocated. */
+/* Frees the memory that jackfield_read has allocated. */
 static inline void jackfield_free(struct jackfield_devices *list)
 {
 	free(list->device);

@@ -86,7 +86,7 @@ def _get(entry, key, kind):
     if value is None:
         return kind()
     if not isinstance(value, kind) or isinstance(value, bool):
-        raise ValueError("%s: want %s, found %s" % (key, kind.__name__, type(value).__name__))
+        raise ValueError("%s: invalid type %s: must be %s" % (key, type(value).__name__, kind.__name__))
     if kind is str:
         _check(key, value)
     return value
@@ -98,16 +98,16 @@ def _check(key, text):
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
-        raise ValueError("%s: %r is no valid text" % (key, text)) from None
+        raise ValueError("%s: %r is not a valid text" % (key, text)) from None
 
 
 def _device(number, entry):
     try:
         if not isinstance(entry, dict):
-            raise ValueError("want an object, found %s" % type(entry).__name__)
+            raise ValueError("invalid type %s: must be an object" % type(entry).__name__)
         info, extension = _get(entry, "device-info", dict), _get(entry, "jackfield", dict)
         if entry.get("device-info") is not None and not _get(info, "version", str).startswith("1."):
-            raise ValueError("device-info: version %r is not supported, want 1.x" % info.get("version"))
+            raise ValueError("device-info: unsupported version %r: must be 1.x" % info.get("version"))
         kind = _get(info, "type", str)
         # Every map is checked, and the one of the type is used.
         maps = {key: _get(info, key, dict) for key in ("pci", "vdpa", "vhost-user", "memif")}
@@ -116,7 +116,7 @@ def _device(number, entry):
         args = ["" if arg is None else arg for arg in _get(extension, "eal", list)]
         for arg in args:
             if not isinstance(arg, str):
-                raise ValueError("eal: want str, found %s" % type(arg).__name__)
+                raise ValueError("eal: invalid type %s: must be str" % type(arg).__name__)
             _check("eal", arg)
         return Device(
             name=_get(entry, "name", str),

@@ -13,18 +13,18 @@ import (
 	"github.com/jackfield/jackfield/internal/base/diag"
 )
 
-// decoder walks the tree of a YAML document. It collects all faults, so that a user can correct them in one
-// go.
+// decoder walks the tree of a YAML document. It collects all faults, so that a user can correct
+// them in one pass.
 type decoder struct {
 	file   string
 	faults diag.List
-	fields map[string]*yaml.Node // the values that the file has
+	fields map[string]*yaml.Node // values in the file
 }
 
 // reader decodes a node into its destination.
 type reader func(field string, node *yaml.Node)
 
-// member is one key that an object may have.
+// member is one permitted key of an object.
 type member struct {
 	key  string
 	read reader
@@ -36,13 +36,13 @@ func (d *decoder) addFault(field string, node *yaml.Node, found, rule string) {
 	})
 }
 
-// nodeOf returns the node of a field, or another node if the file does not have the field.
+// nodeOf returns the node of a field, or other if the file does not have the field.
 func (d *decoder) nodeOf(field string, other *yaml.Node) *yaml.Node {
 	return cmp.Or(d.fields[field], other)
 }
 
-// rejectAnchorsAndTags refuses YAML features that hide what a file means: anchors, aliases (and with them
-// documents that grow when decoded) and tags.
+// rejectAnchorsAndTags rejects YAML features that obscure the meaning of a file: anchors, aliases
+// (and with them documents that grow when decoded) and tags.
 func (d *decoder) rejectAnchorsAndTags(node *yaml.Node) {
 	switch {
 	case node.Kind == yaml.AliasNode:
@@ -57,7 +57,8 @@ func (d *decoder) rejectAnchorsAndTags(node *yaml.Node) {
 	}
 }
 
-// readObject decodes an object with the given members, all optional. It returns false if it has a fault.
+// readObject decodes an object with the given members, all optional. It returns false after a
+// fault.
 func (d *decoder) readObject(field string, node *yaml.Node, members ...member) bool {
 	before := len(d.faults)
 	d.readPairs(field, node, func(key, value *yaml.Node) {
@@ -83,9 +84,10 @@ func keysOf(members []member) []string {
 	return keys
 }
 
-// readMap decodes an object whose keys the user chooses. rule returns why a key is invalid, or "".
-// read decodes a value; it returns false for an invalid one.
-func readMap[T any](d *decoder, into *map[string]T, rule func(string) string, read func(at string, key, value *yaml.Node) (T, bool)) reader {
+// readMap decodes an object with arbitrary keys. rule returns the reason why a key is invalid, or
+// "". read decodes a value; it returns false for an invalid one.
+func readMap[T any](d *decoder, into *map[string]T, rule func(string) string,
+	read func(at string, key, value *yaml.Node) (T, bool)) reader {
 	return func(field string, node *yaml.Node) {
 		d.readPairs(field, node, func(key, value *yaml.Node) {
 			if broken := rule(key.Value); broken != "" {
@@ -104,14 +106,16 @@ func readMap[T any](d *decoder, into *map[string]T, rule func(string) string, re
 	}
 }
 
-// readTextMap decodes an object of strings. The rules return why a key or value is invalid, or "".
+// readTextMap decodes an object of strings. The rules return the reason why a key or value is
+// invalid, or "".
 func (d *decoder) readTextMap(into *map[string]string, keyRule, valueRule func(string) string) reader {
 	return readMap(d, into, keyRule, func(at string, _, value *yaml.Node) (string, bool) {
 		return d.readString(at, value, valueRule)
 	})
 }
 
-// readPairs calls read for each pair of an object. It refuses keys that are no strings, and duplicates.
+// readPairs calls read for each pair of an object. It rejects duplicates, and keys that are not
+// strings.
 func (d *decoder) readPairs(field string, node *yaml.Node, read func(key, value *yaml.Node)) {
 	if node.Kind != yaml.MappingNode {
 		d.addFault(field, node, describe(node), "must be an object")
@@ -126,7 +130,8 @@ func (d *decoder) readPairs(field string, node *yaml.Node, read func(key, value 
 		case key.Kind != yaml.ScalarNode || key.Tag != "!!str":
 			d.addFault(field, key, describe(key), "a key must be a string; put it in quotes if it is one")
 		case twice:
-			d.addFault(joinPath(field, diag.Excerpt(key.Value, diag.MaxQuoted)), key, "the key a second time", "it is already in line "+strconv.Itoa(first))
+			d.addFault(joinPath(field, diag.Excerpt(key.Value, diag.MaxQuoted)), key, "the key a second time",
+				"it is already in line "+strconv.Itoa(first))
 		default:
 			lines[key.Value] = key.Line
 			read(key, value)
@@ -142,7 +147,7 @@ func joinPath(field, key string) string {
 	return field + "." + key
 }
 
-// readText decodes a string. rule returns why the string is invalid, or "".
+// readText decodes a string. rule returns the reason why the string is invalid, or "".
 func (d *decoder) readText(into *string, rule func(string) string) reader {
 	return func(field string, node *yaml.Node) {
 		if s, ok := d.readString(field, node, rule); ok {
@@ -153,11 +158,11 @@ func (d *decoder) readText(into *string, rule func(string) string) reader {
 
 func (d *decoder) readString(field string, node *yaml.Node, rule func(string) string) (string, bool) {
 	if node.Kind != yaml.ScalarNode || node.Tag != "!!str" {
-		want := "must be a string"
+		expected := "must be a string"
 		if node.Kind == yaml.ScalarNode && node.Tag != "!!null" {
-			want += "; put it in quotes"
+			expected += "; put it in quotes"
 		}
-		d.addFault(field, node, describe(node), want)
+		d.addFault(field, node, describe(node), expected)
 		return "", false
 	}
 	if broken := rule(node.Value); broken != "" {
@@ -167,7 +172,8 @@ func (d *decoder) readString(field string, node *yaml.Node, rule func(string) st
 	return node.Value, true
 }
 
-// readBoolean decodes true or false. The other words of YAML 1.1 (yes, on) are strings, and so refused.
+// readBoolean decodes true or false. The other words of YAML 1.1 (yes, on) are strings here, and
+// therefore invalid.
 func (d *decoder) readBoolean(into *bool) reader {
 	return func(field string, node *yaml.Node) {
 		var b bool
@@ -179,8 +185,8 @@ func (d *decoder) readBoolean(into *bool) reader {
 	}
 }
 
-// readList calls read for each element of a list. It refuses an empty list, which could mean nothing or
-// everything.
+// readList calls read for each element of a list. It rejects an empty list, which could mean
+// nothing or everything.
 func (d *decoder) readList(field string, node *yaml.Node, read reader) {
 	switch {
 	case node.Kind != yaml.SequenceNode:
@@ -208,7 +214,8 @@ func readItems[T any](d *decoder, into *[]T, read func(at string, element *yaml.
 	}
 }
 
-// orEmpty accepts an empty list. Empty lists of rules, dialects and vswitches are clear, and templates write them.
+// orEmpty accepts an empty list. For rules, dialects and vswitches its meaning is clear, and
+// templates produce it.
 func orEmpty(read reader) reader {
 	return func(field string, node *yaml.Node) {
 		if node.Kind != yaml.SequenceNode || len(node.Content) > 0 {
@@ -217,7 +224,7 @@ func orEmpty(read reader) reader {
 	}
 }
 
-// readTexts decodes a list of different strings. rule is as in readText.
+// readTexts decodes a list of different strings. For rule see readText.
 func (d *decoder) readTexts(into *[]string, rule func(string) string) reader {
 	return func(field string, node *yaml.Node) {
 		var all []string

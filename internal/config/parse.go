@@ -38,12 +38,14 @@ func Parse(data []byte, file string) (*Config, error) {
 	return c, nil
 }
 
-// document parses the one YAML document of a file. It returns nil for an empty file, and for a fault.
+// document parses the single YAML document of a file. It returns nil for an empty file, and after a
+// fault.
 func (d *decoder) document(data []byte) *yaml.Node {
 	var document, second yaml.Node
 	switch {
 	case len(data) > MaxSize:
-		d.addFault("", &document, "", fmt.Sprintf("the file has %d bytes; at most %d are read: use patterns in place of long lists of names", len(data), MaxSize))
+		d.addFault("", &document, "", fmt.Sprintf("the file has %d bytes; at most %d are read: use patterns in "+
+			"place of long lists of names", len(data), MaxSize))
 		return nil
 	case !utf8.Valid(data):
 		d.addFault("", &document, "", "the file is not UTF-8")
@@ -154,8 +156,8 @@ func (d *decoder) readSection(members ...member) reader {
 	return func(field string, node *yaml.Node) { d.readObject(field, node, members...) }
 }
 
-// checkDisjoint refuses socket roots and named sockets that overlap with the directory in which Jackfield creates what
-// containers see.
+// checkDisjoint rejects socket roots and named sockets that overlap with the directory in which
+// Jackfield creates the containers' directories.
 func (d *decoder) checkDisjoint(c *Config, root *yaml.Node) {
 	for i, dir := range c.Sockets.Roots {
 		if !contains(dir, c.StateDir) && !contains(c.StateDir+"/containers", dir) {
@@ -163,12 +165,14 @@ func (d *decoder) checkDisjoint(c *Config, root *yaml.Node) {
 		}
 		field := "sockets.roots[" + strconv.Itoa(i) + "]"
 		// If the roots are the defaults, the fault is in stateDir.
-		d.addFault(field, d.nodeOf(field, d.nodeOf("stateDir", root)), diag.Quote(dir), "the directory must not contain stateDir, "+diag.Quote(c.StateDir)+", nor be in its containers/")
+		d.addFault(field, d.nodeOf(field, d.nodeOf("stateDir", root)), diag.Quote(dir),
+			"the directory must not contain stateDir, "+diag.Quote(c.StateDir)+", nor be in its containers/")
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Sockets.Named)) {
 		if file := c.Sockets.Named[name].Path; contains(c.StateDir+"/containers", file) {
 			field := "sockets.named." + name + ".path"
-			d.addFault(field, d.nodeOf(field, root), diag.Quote(file), "the socket must not be in containers/ of stateDir, "+diag.Quote(c.StateDir))
+			d.addFault(field, d.nodeOf(field, root), diag.Quote(file),
+				"the socket must not be in containers/ of stateDir, "+diag.Quote(c.StateDir))
 		}
 	}
 }
@@ -189,7 +193,8 @@ func (d *decoder) readDialect(at string, element *yaml.Node, one *Dialect) {
 	case one.Match == DialectMatch{}:
 		d.addFault(at+".match", element, "nothing", "say what the dialect is for: network, resource or both, or driver")
 	case one.Match.Driver != "" && one.Match != DialectMatch{Driver: one.Match.Driver}:
-		d.addFault(at+".match", element, "driver beside network or resource", "a claim's device has a driver, and no other device has: write two dialects")
+		d.addFault(at+".match", element, "driver beside network or resource",
+			"a claim's device has a driver, and no other device has: write two dialects")
 	case one.Use == "" && one.Creator == "" && one.Path == "":
 		d.addFault(at, element, "nothing but a match", "say what is different: use, creator or path")
 	}

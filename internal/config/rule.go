@@ -14,8 +14,8 @@ import (
 	"github.com/jackfield/jackfield/internal/config/policy"
 )
 
-// CompilePolicy compiles the policy. Its faults have their lines in the configuration. source is the
-// configuration's name in messages; "" stands for its file.
+// CompilePolicy compiles the policy. Its faults have their lines in the configuration. source is
+// the configuration's name in messages; "" is its file.
 func (c *Config) CompilePolicy(source string) (*policy.Policy, error) {
 	source = cmp.Or(source, c.file, DefaultPath)
 	p, err := policy.New(source, c.Policy.Mode, c.Policy.Rules)
@@ -39,7 +39,8 @@ func (d *decoder) readRule(at string, element *yaml.Node, r *policy.Rule) {
 		member{"deny", d.readAllow(&r.Deny)},
 		member{"limits", d.readSection(
 			member{"container", d.readSection(d.limitMembers(&r.Limits.Container)...)},
-			member{"pod", d.readSection(append(d.limitMembers(&r.Limits.Pod), member{"ports", d.readLimit(&r.Limits.Pod.Ports)})...)},
+			member{"pod", d.readSection(append(d.limitMembers(&r.Limits.Pod),
+				member{"ports", d.readLimit(&r.Limits.Pod.Ports)})...)},
 		)},
 	)
 	if ok {
@@ -47,7 +48,7 @@ func (d *decoder) readRule(at string, element *yaml.Node, r *policy.Rule) {
 	}
 }
 
-// checkComplete refuses a rule without subjects or without effect.
+// checkComplete rejects a rule without subjects or without effect.
 func (d *decoder) checkComplete(at string, rule *yaml.Node) {
 	requireOne := func(keys ...string) {
 		if !slices.ContainsFunc(keys, func(key string) bool { return d.fields[joinPath(at, key)] != nil }) {
@@ -80,14 +81,16 @@ func (d *decoder) readMountRule(at string, element *yaml.Node, m *policy.Mount) 
 		member{"readOnly", d.readBoolean(&m.ReadOnly)},
 	)
 	if m.Source == "" && m.Type == "" && ok {
-		d.addFault(at+".source", element, "nothing", "a mount has a source, a pattern of host paths, or a type of file systems")
+		d.addFault(at+".source", element, "nothing",
+			"a mount has a source, a pattern of host paths, or a type of file systems")
 	}
 }
 
-// limitMembers returns the keys that the limits of containers and of pods have in common.
+// limitMembers returns the keys that the limits of containers and of pods share.
 func (d *decoder) limitMembers(into *policy.Limit) []member {
 	return []member{
-		{"cdi", d.readLimit(&into.CDI)}, {"devices", d.readLimit(&into.Devices)}, {"sockets", d.readLimit(&into.Sockets)},
+		{"cdi", d.readLimit(&into.CDI)}, {"devices", d.readLimit(&into.Devices)},
+		{"sockets", d.readLimit(&into.Sockets)},
 		{"mounts", d.readLimit(&into.Mounts)}, {"hooks", d.readLimit(&into.Hooks)},
 	}
 }
@@ -96,12 +99,13 @@ func (d *decoder) readLimit(into *int) reader {
 	return d.readNumber(into, 1, policy.MaxLimit, "; to allow none, use deny")
 }
 
-// readNumber decodes a whole number. hint ends the rule in the fault of another value.
+// readNumber decodes a whole number. hint is appended to the rule for an invalid value.
 func (d *decoder) readNumber(into *int, least, most int, hint string) reader {
 	return func(field string, node *yaml.Node) {
 		n, err := strconv.Atoi(node.Value)
 		if node.Kind != yaml.ScalarNode || node.Tag != "!!int" || err != nil || n < least || n > most {
-			d.addFault(field, node, describe(node), fmt.Sprintf("must be a whole number from %d to %d%s", least, most, hint))
+			d.addFault(field, node, describe(node),
+				fmt.Sprintf("must be a whole number from %d to %d%s", least, most, hint))
 			return
 		}
 		*into = n

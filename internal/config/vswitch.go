@@ -119,7 +119,7 @@ func (d *decoder) readVswitches(into *[]Vswitch) reader {
 	})
 }
 
-// checkVswitch checks what concerns more than one key. first has the field of each name so far.
+// checkVswitch checks rules that involve several keys. first holds the field of each name so far.
 func (d *decoder) checkVswitch(at string, element *yaml.Node, v *Vswitch, first map[string]string) {
 	fault := func(key, found, rule string) {
 		field := joinPath(at, key)
@@ -150,8 +150,8 @@ func (d *decoder) checkVswitch(at string, element *yaml.Node, v *Vswitch, first 
 	}
 }
 
-// interfaceOfVPP requires the name of an interface of VPP, such as TenGigabitEthernet3/0/0. It is not a sub-interface,
-// whose name has a dot.
+// interfaceOfVPP requires the name of an interface of VPP, such as TenGigabitEthernet3/0/0. A
+// sub-interface, whose name has a dot, is invalid.
 func interfaceOfVPP(s string) string {
 	ok := s != "" && len(s) <= maxSwitchName && strings.Trim(s, lettersAndDigits+"/_:-") == ""
 	return require(ok, fmt.Sprintf("must be the name of an interface of VPP: 1 to %d letters, digits, '/', "+

@@ -195,10 +195,12 @@ func (c *call) checkInfoFileName(args cniArgs) error {
 	}
 	key.ContainerID = "c"
 	if _, err := attach.InfoFileName(key, args.namespace); err != nil {
-		return attach.Fail(codeConfig, "invalid network configuration: name", "cannot derive the name of the device-info file: %v",
+		return attach.Fail(codeConfig, "invalid network configuration: name",
+			"cannot derive the name of the device-info file: %v",
 			err)
 	}
-	return c.environment("CNI_CONTAINERID", fmt.Sprintf("must be a shorter ID: the device-info file is named after it and "+
+	return c.environment("CNI_CONTAINERID", fmt.Sprintf("must be a shorter ID: the device-info file is named "+
+		"after it and "+
 		"network %q, with at most 255 bytes", c.conf.Network))
 }
 

@@ -121,7 +121,7 @@ func (g Glob) consume(s string) (rest string, ok bool) {
 		case two.isSet:
 			skip := 1
 			if one.isSet {
-				// What stands between the two stars matched, and "*" could not get past the next "/".
+				// The text between the two stars matched, but "*" cannot match the next "/".
 				// Any start that leaves that "/" to the "*" fails likewise.
 				between := strings.IndexByte(two.pattern, '*')
 				skip = strings.IndexByte(two.s[between:], '/') + 1

@@ -230,7 +230,8 @@ func (r *rule) explainMismatch(s *Subject, it *item, c closeness) string {
 	case otherName:
 		has := "its allow." + k.listName() + " has " + listed(r.allow.patternTexts(k))
 		if it.isNoIOMMU() {
-			return has + ", and only a pattern that begins with " + noIOMMU + " grants a device without an IOMMU, which can access all memory of the host"
+			return has + ", and only a pattern that begins with " + noIOMMU +
+				" grants a device without an IOMMU, which can access all memory of the host"
 		}
 		if it.whole {
 			has += ", none of which covers everything below the directory"

@@ -24,8 +24,9 @@ func User(host hostfs.Root, outside hostfs.Outside, inside bool) (uid uint32, ok
 	return outside.Root, err == nil && st.Uid != 0
 }
 
-// ConfigFile returns the path of a user's own configuration, "" if there is none. As with Podman, it takes
-// precedence over the system's. The home directory comes from /etc/passwd, not from the environment.
+// ConfigFile returns the path of a user's own configuration, or "". Like in Podman, it takes
+// precedence over the system's. The home directory comes from /etc/passwd, not from the
+// environment.
 func ConfigFile(host hostfs.Root, uid uint32) string {
 	text, err := host.ReadFile("/etc/passwd", maxPasswd)
 	if err != nil {
@@ -42,21 +43,21 @@ func ConfigFile(host hostfs.Root, uid uint32) string {
 	return file
 }
 
-// homeDir returns a user's home directory from passwd(5), "" for an unknown user or an unusable
+// homeDir returns a user's home directory from passwd(5), or "" for an unknown user or an unusable
 // directory.
 func homeDir(passwd string, uid uint32) string {
-	want := strconv.FormatUint(uint64(uid), 10)
+	field := strconv.FormatUint(uint64(uid), 10)
 	for line := range strings.Lines(passwd) {
 		f := strings.Split(strings.TrimSuffix(line, "\n"), ":")
-		if len(f) == 7 && f[2] == want && path.IsAbs(f[5]) && path.Clean(f[5]) != "/" {
+		if len(f) == 7 && f[2] == field && path.IsAbs(f[5]) && path.Clean(f[5]) != "/" {
 			return path.Clean(f[5])
 		}
 	}
 	return ""
 }
 
-// StateDir returns the state directory for a user's containers: that of the user's own configuration, or one below
-// the user's runtime directory.
+// StateDir returns the state directory for a user's containers: the configured one if the user has
+// an own configuration, otherwise a directory below the user's runtime directory.
 func StateDir(uid uint32, cfg *config.Config) string {
 	if own := cfg.File() != "" && cfg.File() != config.DefaultPath; own && cfg.StateDir != config.Default().StateDir {
 		return cfg.StateDir

@@ -2,21 +2,22 @@
 
 package runtimeconfig
 
-// criTables are where containerd has the settings of the CRI: version 3 and later, version 2, and version 1 of its
-// configuration.
+// criTables are containerd's tables with the CRI settings, for configuration version 3 and later,
+// version 2, and version 1.
 var criTables = []string{"io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri", "cri"}
 
-// defaultCDIDirs are those of containerd and CRI-O.
+// defaultCDIDirs are the defaults of containerd and CRI-O.
 var defaultCDIDirs = []string{"/etc/cdi", "/var/run/cdi"}
 
-// CDI is where a runtime reads CDI files.
+// CDI locates the CDI files that a runtime reads.
 type CDI struct {
-	Dirs   []string // in rising priority
-	Source Setting  // that names Dirs; not set for the runtime's default
+	Dirs   []string // in ascending priority
+	Source Setting  // sets Dirs; unset for the runtime's default
 }
 
-// CDI returns where containerd reads CDI files. on is false where it injects no CDI devices, or where that depends on its
-// version: 1.7 has CDI off by default, 2.0 and later have it on.
+// CDI returns the directories in which containerd reads CDI files. on is false if it injects no CDI
+// devices, or if that depends on its version: CDI is off by default in 1.7, and on in 2.0 and
+// later.
 func (c *Containerd) CDI() (cdi CDI, on bool) {
 	on = c.version > 2
 	cdi.Dirs = defaultCDIDirs
@@ -34,7 +35,8 @@ func (c *Containerd) CDI() (cdi CDI, on bool) {
 	return cdi, on
 }
 
-// CDI returns where CRI-O reads CDI files. on is false where it injects no CDI devices.
+// CDI returns the directories in which CRI-O reads CDI files. on is false if it injects no CDI
+// devices.
 func (c *CRIO) CDI() (cdi CDI, on bool) {
 	if dirs := c.Get("crio", "runtime", "cdi_spec_dirs"); dirs.IsSet() {
 		return CDI{dirs.List, dirs}, len(dirs.List) > 0
@@ -42,7 +44,7 @@ func (c *CRIO) CDI() (cdi CDI, on bool) {
 	return CDI{Dirs: defaultCDIDirs}, true
 }
 
-// CNIConfDir returns where containerd or CRI-O reads CNI configuration files.
+// CNIConfDir returns the directory in which containerd or CRI-O reads CNI configuration files.
 func CNIConfDir(containerd, crio Settings) string {
 	for _, table := range criTables {
 		if dir := containerd.Get("plugins", table, "cni", "conf_dir"); dir.IsSet() {

@@ -20,8 +20,8 @@ const (
 	NRIPlugin = "io.containerd.nri.v1.nri"
 )
 
-// Bounds of a configuration of containerd with all that it imports. They also end imports whose
-// names grow without end, over a symlink to a directory above.
+// Bounds on a configuration of containerd with all its imports. They also end imports whose names
+// grow forever, through a symlink to a parent directory.
 const (
 	maxImports     = 256
 	maxImportBytes = 16 << 20
@@ -34,16 +34,16 @@ var (
 	nriConnection = []string{"plugins", NRIPlugin, "disable_connections"}
 )
 
-// Containerd is containerd's configuration with all files that it imports, merged as containerd 2
-// merges them: of two files that set a key the later one holds, and disabled_plugins add up.
+// Containerd is containerd's configuration with all imported files, merged like in containerd 2:
+// the last file that sets a key counts, and disabled_plugins accumulate.
 type Containerd struct {
 	Settings
 	Missing    []string  // files imported by name that do not exist: containerd does not start
-	DisabledBy []Setting // each disabled_plugins that has NRI
+	DisabledBy []Setting // each disabled_plugins that contains NRI
 
 	files        []containerdFile // in the order of merging; the main one is first
-	version      int              // the highest of all files: containerd converts the others to it
-	lastNRITable Setting          // NRI's table in the last file that has one; the value is that of disable there
+	version      int              // the highest version of all files; containerd converts the others to it
+	lastNRITable Setting          // NRI's table in the last file with one; its value is the table's disable
 }
 
 type containerdFile struct {
@@ -51,9 +51,9 @@ type containerdFile struct {
 	document []Setting
 }
 
-// ReadContainerd reads a configuration and its imports as containerd does: the patterns of a file
-// in their order, matches sorted by name, imports of imported files after all of these, and no path
-// twice. A relative pattern is below the directory of the file that has it.
+// ReadContainerd reads a configuration and its imports in containerd's order: the patterns of a
+// file in their order, matches sorted by name, imports of imported files after all of these, and no
+// path twice. A relative pattern is relative to the directory of its file.
 func ReadContainerd(host Files, file string) (*Containerd, error) {
 	c := &Containerd{}
 	loaded := map[string]bool{}
@@ -74,7 +74,8 @@ func ReadContainerd(host Files, file string) (*Containerd, error) {
 			return nil, importedBy(next.importer, err)
 		}
 		if bytes += len(data); bytes > maxImportBytes || len(c.files) == maxImports {
-			return nil, fmt.Errorf("%s and what it imports are more than %d files or %d bytes: %w", file, maxImports, maxImportBytes, errdefs.ErrResourceExhausted)
+			return nil, fmt.Errorf("%s and what it imports are more than %d files or %d bytes: %w", file, maxImports,
+				maxImportBytes, errdefs.ErrResourceExhausted)
 		}
 		document, err := parseTOML(next.name, string(data))
 		if err != nil {
@@ -83,7 +84,8 @@ func ReadContainerd(host Files, file string) (*Containerd, error) {
 		c.files = append(c.files, containerdFile{next.name, document})
 		imports := newSettings(document).Get("imports")
 		if imports.IsSet() && !strings.HasPrefix(imports.Written, "[") {
-			return nil, importedBy(next.importer, fmt.Errorf("%s: imports: invalid value %s: must be a list of files: %w", next.name, imports.Written, errdefs.ErrInvalidArgument))
+			return nil, importedBy(next.importer, fmt.Errorf("%s: imports: invalid value %s: must be a list "+
+				"of files: %w", next.name, imports.Written, errdefs.ErrInvalidArgument))
 		}
 		for _, pattern := range imports.List {
 			names, err := resolveImport(host, path.Dir(next.name), pattern, &dirs)
@@ -106,7 +108,7 @@ func importedBy(importer string, err error) error {
 	return fmt.Errorf("imported by %s: %w", importer, err)
 }
 
-// resolveImport returns the paths that a pattern stands for. Only a name with a * is a pattern.
+// resolveImport returns the paths that match a pattern. A name without * is a plain path.
 func resolveImport(host Files, dir, pattern string, dirs *int) ([]string, error) {
 	pattern = absoluteImport(dir, pattern)
 	if !strings.Contains(pattern, "*") {
@@ -127,7 +129,7 @@ func absoluteImport(dir, pattern string) string {
 }
 
 // globHost is filepath.Glob below the host's root, for a valid pattern. Unlike filepath.Glob it
-// reports a directory that may not be read. dirs counts the directories that were read.
+// reports an unreadable directory. dirs counts the directories that were read.
 func globHost(host Files, pattern string, dirs *int) ([]string, error) {
 	in := []string{path.Dir(pattern)}
 	if strings.ContainsAny(in[0], `*?[\`) {
@@ -139,7 +141,8 @@ func globHost(host Files, pattern string, dirs *int) ([]string, error) {
 	var out []string
 	for _, dir := range in {
 		if *dirs++; *dirs > maxImportDirs {
-			return nil, fmt.Errorf("%q: more than %d directories: %w", pattern, maxImportDirs, errdefs.ErrResourceExhausted)
+			return nil, fmt.Errorf("%q: more than %d directories: %w", pattern, maxImportDirs,
+				errdefs.ErrResourceExhausted)
 		}
 		names, err := host.ReadDir(dir)
 		if errdefs.IsPermissionDenied(err) || errdefs.IsResourceExhausted(err) {
@@ -157,7 +160,7 @@ func globHost(host Files, pattern string, dirs *int) ([]string, error) {
 	return out, nil
 }
 
-// mergeFiles fills in what the files set together.
+// mergeFiles sets the fields that depend on several files.
 func (c *Containerd) mergeFiles() {
 	c.Settings, c.DisabledBy, c.version, c.lastNRITable = Settings{}, nil, 0, Setting{}
 	for _, f := range c.files {
@@ -169,8 +172,11 @@ func (c *Containerd) mergeFiles() {
 		if disabled := settings.Get("disabled_plugins"); slices.Contains(disabled.List, NRIPlugin) {
 			c.DisabledBy = append(c.DisabledBy, disabled)
 		}
-		if first := slices.IndexFunc(f.document, func(s Setting) bool { return hasPrefix(s.Path, nriTable) }); first >= 0 {
-			c.lastNRITable = Setting{File: f.name, Line: f.document[first].Line, Value: settings.Get(nriDisable...).Value}
+		if first := slices.IndexFunc(f.document, func(s Setting) bool {
+			return hasPrefix(s.Path, nriTable)
+		}); first >= 0 {
+			c.lastNRITable = Setting{File: f.name, Line: f.document[first].Line,
+				Value: settings.Get(nriDisable...).Value}
 		}
 	}
 }
@@ -181,10 +187,9 @@ func (c *Containerd) NRIDisable() Setting { return c.Get(nriDisable...) }
 // NRIConnections returns the key disable_connections of NRI's table.
 func (c *Containerd) NRIConnections() Setting { return c.Get(nriConnection...) }
 
-// ShadowedBy returns NRI's table in the last file that has one, where that table has no key
-// disable: it hides the key from containerd 1.7, which takes a plugin's table whole from the last
-// file. It returns the zero value where nothing is hidden, or a file's version shows that no
-// containerd 1.7 reads it.
+// ShadowedBy returns NRI's table in the last file with one, if that table lacks the key disable. It
+// then hides the key from containerd 1.7, which uses a plugin's whole table from the last file. It
+// returns the zero value if nothing is hidden, or if a file's version excludes containerd 1.7.
 func (c *Containerd) ShadowedBy() Setting {
 	if c.version > 2 || !c.NRIDisable().IsSet() || c.lastNRITable.Value != "" {
 		return Setting{}
@@ -192,8 +197,8 @@ func (c *Containerd) ShadowedBy() Setting {
 	return c.lastNRITable
 }
 
-// NRIOn reports whether NRI is on and plugins may connect, in whatever version of containerd reads
-// the files.
+// NRIOn reports whether NRI is on and plugins can connect, in every version of containerd that
+// reads the files.
 func (c *Containerd) NRIOn() bool {
 	disable := c.NRIDisable()
 	switch {

@@ -14,15 +14,15 @@ import (
 // CRIOFile is CRI-O's configuration file; its drop-ins are in the directory CRIOFile.d.
 const CRIOFile = "/etc/crio/crio.conf"
 
-// Bounds of CRI-O's configuration with all of its drop-ins.
+// Bounds on CRI-O's configuration with all its drop-ins.
 const (
 	maxCRIOFiles = 1000
 	maxCRIODepth = 32
 )
 
-// CRIO is CRI-O's configuration, the main file and its drop-ins, merged as CRI-O merges them: of
-// two files that set a key the later one holds, and a table of a runtime handler or workload
-// replaces an earlier one of its name whole.
+// CRIO is CRI-O's configuration, the main file and its drop-ins, merged like in CRI-O: the last
+// file that sets a key counts, and a table of a runtime handler or workload replaces an earlier
+// table of the same name completely.
 type CRIO struct {
 	Settings
 	Files  []string // in the order of reading; the main one is first, if it exists
@@ -30,7 +30,7 @@ type CRIO struct {
 }
 
 // ReadCRIO reads a configuration and its drop-ins, the files of FILE.d. CRI-O walks that directory
-// with its subdirectories, in lexical order, and reads every file, whatever its name.
+// with its subdirectories in lexical order, and reads every file regardless of its name.
 func ReadCRIO(host Files, file string) *CRIO {
 	c := &CRIO{Settings: Settings{}}
 	c.readFile(host, file)
@@ -47,12 +47,14 @@ func (c *CRIO) readDropIns(host Files, dir string, depth int) {
 		c.Faults = append(c.Faults, err)
 		return
 	case depth > maxCRIODepth:
-		c.Faults = append(c.Faults, fmt.Errorf("%s: more than %d directories deep: %w", dir, maxCRIODepth, errdefs.ErrResourceExhausted))
+		c.Faults = append(c.Faults, fmt.Errorf("%s: more than %d directories deep: %w", dir, maxCRIODepth,
+			errdefs.ErrResourceExhausted))
 		return
 	}
 	for _, name := range names {
 		if len(c.Files) == maxCRIOFiles {
-			c.Faults = append(c.Faults, fmt.Errorf("%s: more than %d files: %w", dir, maxCRIOFiles, errdefs.ErrResourceExhausted))
+			c.Faults = append(c.Faults, fmt.Errorf("%s: more than %d files: %w", dir, maxCRIOFiles,
+				errdefs.ErrResourceExhausted))
 			return
 		}
 		file := path.Join(dir, name)
@@ -90,8 +92,7 @@ func (c *CRIO) readFile(host Files, file string) {
 	maps.Copy(c.Settings, settings)
 }
 
-// crioNamedTable returns the table of a runtime handler or workload that a key is in, "" for other
-// keys.
+// crioNamedTable returns the table of a runtime handler or workload that contains a key, or "".
 func crioNamedTable(key []string) string {
 	if len(key) < 5 || !hasPrefix(key, []string{"crio", "runtime"}) || key[2] != "runtimes" && key[2] != "workloads" {
 		return ""
@@ -99,13 +100,13 @@ func crioNamedTable(key []string) string {
 	return pathKey(key[:4])
 }
 
-// CRIOBlock is a setting that keeps NRI off, or plugins from connecting.
+// CRIOBlock is a setting that turns NRI off or prevents plugins from connecting.
 type CRIOBlock struct {
 	Setting
 	Key, Want, Effect string
 }
 
-// NRIBlocks returns the settings that keep NRI off or plugins from connecting.
+// NRIBlocks returns the settings that turn NRI off or prevent plugins from connecting.
 func (c *CRIO) NRIBlocks() []CRIOBlock {
 	var out []CRIOBlock
 	for _, b := range []CRIOBlock{

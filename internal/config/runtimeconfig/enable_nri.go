@@ -29,11 +29,11 @@ const (
 	crioPlugins       = "nri_disable_connections = false\n"
 )
 
-// NRIPlan is how NRI is turned on in a runtime's configuration so that plugins can connect. It has a drop-in, or
-// changes by hand, or neither where there is nothing to do.
+// NRIPlan turns NRI on in a runtime's configuration so that plugins can connect. It consists of a
+// drop-in, or of changes by hand. It is empty if nothing is to be done.
 type NRIPlan struct {
-	OnIn    string   // the file that has NRI on; "" where it is on by default
-	DropIn  *DropIn  // a file that does not exist, and that the runtime reads
+	OnIn    string   // the file that turns NRI on; "" if it is on by default
+	DropIn  *DropIn  // a missing file that the runtime would read
 	ByHand  []string // changes of existing files, each with its file and line
 	Missing []string // files that the configuration imports and that do not exist
 }
@@ -41,14 +41,14 @@ type NRIPlan struct {
 // DropIn is a file to write beside a runtime's configuration.
 type DropIn struct{ File, Text string }
 
-// readWith returns the files with the drop-in, as if it were written.
+// readWith returns the files as if the drop-in existed.
 func (d *DropIn) readWith(files Files) Files {
 	files.dropIn = d
 	return files
 }
 
-// PlanContainerdNRI returns the plan for containerd with a configuration file. onByDefault is true for a containerd
-// that has NRI on by default, and false where its version is not known.
+// PlanContainerdNRI returns the plan for containerd with a configuration file. onByDefault is set
+// for a containerd with NRI on by default, and not for an unknown version.
 func PlanContainerdNRI(host hostfs.Root, file string, onByDefault bool) (*NRIPlan, error) {
 	files := Files{Host: host}
 	conf, err := ReadContainerd(files, file)
@@ -68,15 +68,15 @@ func PlanContainerdNRI(host hostfs.Root, file string, onByDefault bool) (*NRIPla
 	return plan, nil
 }
 
-// servesNRI reports whether the runtime listens at its NRI socket. It then has NRI on where its configuration does not
-// set that.
+// servesNRI reports whether the runtime listens on its NRI socket. Then NRI is on unless the
+// configuration turns it off.
 func servesNRI(host hostfs.Root, socket Setting) bool {
 	bound, err := IsSocketBound(host, cmp.Or(socket.Value, NRISocket))
 	return err == nil && bound
 }
 
-// changesByHand returns the changes of the files that turn NRI on and let plugins connect; none where NRI is on and
-// plugins can connect.
+// changesByHand returns the changes of existing files that turn NRI on and permit connections.
+// There are none if plugins can connect already.
 func (c *Containerd) changesByHand(onByDefault bool) []string {
 	var out []string
 	add := func(s Setting, format string, args ...any) {
@@ -97,7 +97,8 @@ func (c *Containerd) changesByHand(onByDefault bool) []string {
 	case len(main.document) > 0 && !slices.Contains([]string{"2", "3", "4"}, version.Value):
 		out = append(out, main.name+": convert it with `containerd config migrate`: version 1 has no keys for NRI")
 	case c.ShadowedBy().IsSet(), !disable.IsSet() && c.lastNRITable.IsSet():
-		add(c.lastNRITable, "set disable = false in %s of this file: containerd 1.7 reads this table only from the last file that has it",
+		add(c.lastNRITable, "set disable = false in %s of this file: containerd 1.7 reads this table only from the "+
+			"last file that has it",
 			nriTableHeader)
 	case !disable.IsSet():
 		lines := containerdNRIOn
@@ -109,8 +110,8 @@ func (c *Containerd) changesByHand(onByDefault bool) []string {
 	return out
 }
 
-// dropIn returns a drop-in that turns NRI on, in a directory that the main file imports; nil where that is not
-// possible.
+// dropIn returns a drop-in that turns NRI on, in a directory that the main file imports, or nil if
+// that is impossible.
 func (c *Containerd) dropIn(files Files, onByDefault bool) *DropIn {
 	if !onByDefault && c.lastNRITable.IsSet() {
 		// containerd 1.7 would ignore the other keys of the table.
@@ -131,8 +132,8 @@ func (c *Containerd) dropIn(files Files, onByDefault bool) *DropIn {
 	return nil
 }
 
-// PlanCRIONRI returns the plan for CRI-O, with a file as drop-in. onByDefault is true for a CRI-O that has NRI on by
-// default, and false where its version is not known.
+// PlanCRIONRI returns the plan for CRI-O, with a file as drop-in. onByDefault is set for a CRI-O
+// with NRI on by default, and not for an unknown version.
 func PlanCRIONRI(host hostfs.Root, file string, onByDefault bool) (*NRIPlan, error) {
 	files := Files{Host: host}
 	conf := ReadCRIO(files, CRIOFile)
@@ -162,7 +163,8 @@ func PlanCRIONRI(host hostfs.Root, file string, onByDefault bool) (*NRIPlan, err
 	}
 	plan := &NRIPlan{}
 	for _, b := range blocks {
-		plan.ByHand = append(plan.ByHand, fmt.Sprintf("%s: set %s = %s in place of %s", b.Place(), b.Key, b.Want, b.Written))
+		plan.ByHand = append(plan.ByHand, fmt.Sprintf("%s: set %s = %s in place of %s", b.Place(), b.Key, b.Want,
+			b.Written))
 	}
 	if len(blocks) == 0 {
 		plan.ByHand = []string{file + ": add these lines:\n\n" + crioNRIOn}

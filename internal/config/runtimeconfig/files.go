@@ -14,20 +14,19 @@ import (
 // MaxFile bounds a file of a runtime's configuration, in bytes.
 const MaxFile = 4 << 20
 
-// MaxNames bounds the entries of a directory that are read.
+// MaxNames bounds the number of directory entries that are read.
 const MaxNames = 10000
 
-// Files reads configuration files, which may lie on any file system. Reading is called with the
-// path of what is read next, so that a caller that gives up waiting can name it; nil where nobody
-// asks.
+// Files reads configuration files, which can be on an unresponsive file system. Reading is called
+// with the next path, so that a caller that times out can report the path. It can be nil.
 type Files struct {
 	Host    hostfs.Root
 	Reading func(path string)
 
-	dropIn *DropIn // is read as if it were written; nil for none
+	dropIn *DropIn // is read as if it existed; nil for none
 }
 
-// At returns the host, whose file at the path is read next.
+// At returns the host, and reports the path as the next one to read.
 func (f Files) At(path string) hostfs.Root {
 	if f.Reading != nil {
 		f.Reading(path)

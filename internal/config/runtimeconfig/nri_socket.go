@@ -12,12 +12,12 @@ import (
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 
-// NRISocket is the NRI socket of containerd and CRI-O, where their configuration names no other.
+// NRISocket is the default NRI socket of containerd and CRI-O.
 const NRISocket = "/var/run/nri/nri.sock"
 
-// IsSocketBound reports whether a process has the socket of a file open. It connects a datagram
-// socket: the kernel refuses the wrong type before the listener sees anything, so that the runtime
-// does not log a plugin that failed to register.
+// IsSocketBound reports whether a process has a socket open. It connects a datagram socket: the
+// kernel rejects the wrong type before the listener notices, so that the runtime does not log a
+// plugin that failed to register.
 func IsSocketBound(host hostfs.Root, file string) (bool, error) {
 	f, err := host.Open(file, unix.O_PATH)
 	if err != nil {
@@ -29,14 +29,15 @@ func IsSocketBound(host hostfs.Root, file string) (bool, error) {
 		return false, err
 	}
 	defer unix.Close(fd)
-	// By descriptor: a path below the root can be longer than a socket's address.
+	// Connect by descriptor, because a path below the root can exceed a socket address.
 	switch err := unix.Connect(fd, &unix.SockaddrUnix{Name: hostfs.DescriptorPath(int(f.Fd()))}); err {
 	case unix.EPROTOTYPE:
 		return true, nil
 	case unix.ECONNREFUSED:
 		return false, nil
 	case nil:
-		return false, fmt.Errorf("connect to %q: a datagram socket: must be a stream socket: %w", file, errdefs.ErrInvalidArgument)
+		return false, fmt.Errorf("connect to %q: a datagram socket: must be a stream socket: %w", file,
+			errdefs.ErrInvalidArgument)
 	default:
 		return false, &os.PathError{Op: "connect", Path: file, Err: err}
 	}

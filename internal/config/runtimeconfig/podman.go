@@ -10,21 +10,21 @@ import (
 	"github.com/containerd/errdefs"
 )
 
-// defaultHooksDirs are where Podman of root reads hook files.
+// defaultHooksDirs are the directories in which root's Podman reads hook files.
 var defaultHooksDirs = []string{"/usr/share/containers/oci/hooks.d", "/etc/containers/oci/hooks.d"}
 
-// ContainersConfDropIn is the drop-in with which Podman reads the hook files of Jackfield.
+// ContainersConfDropIn is the drop-in that makes Podman read Jackfield's hook files.
 const ContainersConfDropIn = "/etc/containers/containers.conf.d/50-jackfield.conf"
 
-// Podman is the part of containers.conf(5) that concerns hooks, for Podman of root.
+// Podman is the part of containers.conf(5) about hooks, for root's Podman.
 type Podman struct {
 	HooksDirs []string
-	Source    Setting // that sets HooksDirs; not set for the default
+	Source    Setting // sets HooksDirs; unset for the default
 	Faults    []error // files that cannot be read
 }
 
-// ReadPodman reads the files of containers.conf(5) in Podman's order. Of two files that set hooks_dir the later one holds,
-// unless the list ends with {append=true}.
+// ReadPodman reads the files of containers.conf(5) in Podman's order. The last file that sets
+// hooks_dir counts, unless its list ends with {append=true}.
 func ReadPodman(host Files) *Podman {
 	p := &Podman{HooksDirs: defaultHooksDirs}
 	p.readFile(host, "/usr/share/containers/containers.conf")

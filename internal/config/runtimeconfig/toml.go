@@ -14,8 +14,8 @@ import (
 	"github.com/jackfield/jackfield/internal/base/diag"
 )
 
-// Setting is a key of a configuration file and its value, or the header of a table. The zero value stands for
-// a key that no file sets. The keys of an inline table are settings of their own behind that of the table.
+// Setting is a key of a configuration file with its value, or the header of a table. The zero value
+// is a key that no file sets. The keys of an inline table are separate settings after the table's.
 type Setting struct {
 	Path    []string // tables and key, from the root of the document
 	File    string
@@ -30,18 +30,18 @@ type Setting struct {
 // IsSet reports whether a file sets the key.
 func (s Setting) IsSet() bool { return s.Line > 0 }
 
-// Place is FILE:LINE.
+// Place returns FILE:LINE.
 func (s Setting) Place() string { return fmt.Sprintf("%s:%d", s.File, s.Line) }
 
-// IsNot reports whether a file sets the key to something else than the value.
+// IsNot reports whether a file sets the key to a value other than the given one.
 func (s Setting) IsNot(value string) bool { return s.IsSet() && s.Written != value }
 
-// Settings are the keys in force, by their path.
+// Settings are the effective settings by path.
 type Settings map[string]Setting
 
 func pathKey(path []string) string { return strings.Join(path, "\x00") }
 
-// newSettings returns the settings of a document. Of two with the same path the later one holds.
+// newSettings returns the settings of a document. The last setting of a path counts.
 func newSettings(document []Setting) Settings {
 	s := Settings{}
 	for _, set := range document {
@@ -52,7 +52,7 @@ func newSettings(document []Setting) Settings {
 	return s
 }
 
-// Get returns the setting of a key. The path has the tables and the key.
+// Get returns the setting of a key. The path consists of the tables and the key.
 func (s Settings) Get(path ...string) Setting { return s[pathKey(path)] }
 
 // Find returns the settings of a key in all tables below a path, sorted by their path.
@@ -84,7 +84,8 @@ func parseTOML(file, text string) ([]Setting, error) {
 		}
 		path, start, _ := r.readKey(node)
 		if node.Kind == unstable.ArrayTable {
-			// Each is a table of its own, which nothing here looks for.
+			// Each element of an array of tables gets a distinct path, because no caller searches
+			// in them.
 			path = append(path, fmt.Sprintf("[[%d]]", start))
 		}
 		table = path
@@ -107,7 +108,8 @@ type tomlReader struct {
 	line, offset int // of the setting that was read last
 }
 
-// setting is the setting of a path at a place in the text. Places rise from call to call.
+// setting returns the setting of a path at a place in the text. Places must increase from call to
+// call.
 func (r *tomlReader) setting(path []string, start int) Setting {
 	r.line += strings.Count(r.text[r.offset:start], "\n")
 	r.offset = start

@@ -10,13 +10,16 @@ import (
 // UpgradeContainerd is the remedy for a containerd without NRI.
 const UpgradeContainerd = "install containerd 1.7 or later: Docker's packages (containerd.io), or Debian 13"
 
-// LacksNRI reports whether a version of containerd is older than NRI, which came with 1.7; not for an unknown version.
+// LacksNRI reports whether a version of containerd is older than 1.7, which introduced NRI. It is
+// false for an unknown version.
 func LacksNRI(version string) bool { return isAtLeast(version, 0, 0) && !isAtLeast(version, 1, 7) }
 
-// ContainerdHasNRIOn reports whether a version of containerd has NRI on by default; not for an unknown version.
+// ContainerdHasNRIOn reports whether a version of containerd has NRI on by default. It is false for
+// an unknown version.
 func ContainerdHasNRIOn(version string) bool { return isAtLeast(version, 2, 0) }
 
-// CRIOHasNRIOn reports whether a version of CRI-O has NRI on by default; not for an unknown version.
+// CRIOHasNRIOn reports whether a version of CRI-O has NRI on by default. It is false for an unknown
+// version.
 func CRIOHasNRIOn(version string) bool { return isAtLeast(version, 1, 30) }
 
 // isAtLeast reports whether a version is known and not older than MAJOR.MINOR.

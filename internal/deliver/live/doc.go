@@ -5,9 +5,9 @@
 // and prestart hooks at that point.
 //
 // Its invariants:
-//   - What comes from the host is opened on the host and checked on its descriptor, before a thread
-//     enters the container's mount namespace. That thread ends afterwards.
-//   - No path below the container's root leads out of it. Nothing of the image is read or run.
+//   - Host objects are opened on the host and checked on their descriptors before a thread enters
+//     the container's mount namespace. That thread ends afterwards.
+//   - No path below the container's root leads out of it. No file of the image is read or executed.
 //   - Applying the same edits twice changes nothing.
-//   - Edits that cannot be delivered are listed by [UndeliverableEdits], never dropped.
+//   - Undeliverable edits are returned by [UndeliverableEdits], never dropped.
 package live

@@ -19,8 +19,8 @@ type Owner struct{ UID, GID uint32 }
 // process needs to be in it.
 //
 // The kernel has no call that returns the mappings of such a namespace, and a Go program has too many threads to join
-// it, setns(2). So a tmpfs with a directory of this owner is mounted with the mappings of the namespace, which takes Linux
-// 6.3 and CAP_SYS_ADMIN, and its owner is read: mount_setattr(2), "ID-mapped mounts".
+// it, setns(2). So a tmpfs with a directory of this owner is mounted with the mappings of the namespace, which takes
+// Linux 6.3 and CAP_SYS_ADMIN, and its owner is read: mount_setattr(2), "ID-mapped mounts".
 func (r Root) OwnerOutside(path string, inside Owner) (Owner, error) {
 	ns, err := r.OpenFD(path, unix.O_RDONLY)
 	if err != nil {
@@ -60,9 +60,11 @@ func ownerThroughIDMap(ns int, inside Owner) (Owner, error) {
 	if err := unix.Fchownat(tree, "", int(inside.UID), int(inside.GID), unix.AT_EMPTY_PATH); err != nil {
 		return Owner{}, os.NewSyscallError("fchownat", err)
 	}
-	err = unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_IDMAP, Userns_fd: uint64(ns)})
+	err = unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH,
+		&unix.MountAttr{Attr_set: unix.MOUNT_ATTR_IDMAP, Userns_fd: uint64(ns)})
 	if errors.Is(err, unix.EINVAL) {
-		return Owner{}, errdefs.ErrNotImplemented.WithMessage("this kernel has no ID-mapped tmpfs; it needs Linux 6.3 or later")
+		return Owner{}, errdefs.ErrNotImplemented.WithMessage("this kernel has no ID-mapped tmpfs; it needs Linux " +
+			"6.3 or later")
 	}
 	if err != nil {
 		return Owner{}, os.NewSyscallError("mount_setattr", err)

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sysfs goes from a PCI address or a vDPA device to the device nodes a
-// container needs for it.
+// Package sysfs maps a PCI address or a vDPA device to the device nodes that a container needs for
+// it.
 //
-// Every answer is the kernel's state at that moment. Nothing is cached, because
-// IOMMU groups and minor numbers change across a rebind or a reboot. Nothing is
-// guessed: a node is returned only after a sysfs file named it and the host's own
-// node was checked. Each [Node] says which sysfs file that was.
+// Every result is the kernel's current state. Nothing is cached, because IOMMU groups and minor
+// numbers change with a rebind or a reboot. Nothing is guessed: a node is returned only after a
+// sysfs file named it and the host's own node was checked. Each [Node] records that sysfs file.
 //
 // Each error wraps a diagnostic with the sysfs file or node at fault, and a sentinel of
 // github.com/containerd/errdefs: ErrInvalidArgument (the address or name, or a host file that is
-// not what the kernel makes there), ErrNotFound (no such device, file or node),
+// unlike the kernel's), ErrNotFound (no such device, file or node),
 // ErrFailedPrecondition (the device is bound to a driver without such a node), ErrConflict (sysfs
 // and the host's node disagree, or a name belongs to another device), ErrResourceExhausted,
 // ErrPermissionDenied.

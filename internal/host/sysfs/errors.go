@@ -18,7 +18,7 @@ type lookup struct {
 	device string // the caller's address or name
 }
 
-// newError reports what was found in a file, and a hint, which may be "", at what to do about it.
+// newError returns the error for the content of a file. The hint is the remedy, or "".
 func (l lookup) newError(file string, sentinel error, hint, format string, args ...any) error {
 	op := l.op
 	if l.device != "" {

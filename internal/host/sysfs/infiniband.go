@@ -76,7 +76,7 @@ func RDMA(host hostfs.Root, address string, names []string) ([]Node, error) {
 // rdmaChar is one entry of infiniband_verbs or infiniband_mad.
 type rdmaChar struct {
 	file   string // its sysfs directory
-	device string // the RDMA device that its ibdev file names
+	device string // RDMA device in its ibdev file
 }
 
 func (l lookup) listRDMAChars(dev PCIDevice) ([]rdmaChar, error) {

@@ -25,7 +25,7 @@ type PCIDevice struct {
 	Physical   string // target of physfn, the physical function's address; "" unless this is a virtual function
 }
 
-// Kind says which device nodes a driver provides.
+// Kind is the type of device nodes that a driver provides.
 type Kind string
 
 // The kinds of driver.

@@ -52,9 +52,9 @@ type GroupPeer struct {
 	BlocksVFIO bool
 }
 
-// GroupPeers returns the IOMMU group of a PCI function and the other functions in it, sorted by address. Bridges are left out,
-// because VFIO gives nobody access to them. A function without an IOMMU, or in no group, has no peers. The functions
-// of a group can access each other's memory, and a program that opens the group can use all of them.
+// GroupPeers returns the IOMMU group of a PCI function and the other functions in it, sorted by address. Bridges are
+// left out, because VFIO gives nobody access to them. A function without an IOMMU, or in no group, has no peers. The
+// functions of a group can access each other's memory, and a program that opens the group can use all of them.
 func GroupPeers(host hostfs.Root, address string) (group string, peers []GroupPeer, _ error) {
 	l := lookup{host, "read IOMMU group of PCI device", address}
 	dev, err := l.readPCI()

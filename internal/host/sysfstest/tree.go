@@ -84,7 +84,7 @@ func (t *Tree) Symlink(hostPath, text string) error {
 	return os.Symlink(text, t.Path(hostPath))
 }
 
-// makeRoom creates the parents of a path, and removes what is there.
+// makeRoom creates the parents of a path, and removes an existing file or tree at the path.
 func (t *Tree) makeRoom(hostPath string) error {
 	return errors.Join(t.Mkdir(filepath.Dir(hostPath)), t.Remove(hostPath))
 }

@@ -45,7 +45,8 @@ func (plainKeys) Value(string) string    { return "nothing" }
 func (s *Sweeper) attachment(ctx context.Context, key record.Key) *Attachment {
 	t := &Attachment{Key: key, Root: s.Root, Log: s.Log, Program: s.Program, Source: plainKeys{},
 		ConfigFile: config.DefaultPath,
-		StateDir:   DefaultStateDir, ClaimsDir: sockdir.ClaimsDir(s.Config.StateDir), SocketDir: DefaultSocketDir, InfoDir: s.Config.DeviceInfo.CNIDir}
+		StateDir:   DefaultStateDir, ClaimsDir: sockdir.ClaimsDir(s.Config.StateDir),
+		SocketDir: DefaultSocketDir, InfoDir: s.Config.DeviceInfo.CNIDir}
 	if len(s.Config.Sockets.Roots) > 0 {
 		t.SocketDir = s.Config.Sockets.Roots[0]
 	}

@@ -4,8 +4,8 @@ package network
 
 import "github.com/jackfield/jackfield/pkg/devices"
 
-// ConventionalArgs is args.cni (conventions, "args" in network config). It is optional metadata: invalid values
-// are ignored.
+// ConventionalArgs is args.cni (conventions, "args" in network config). It is optional metadata, so
+// invalid values are ignored.
 type ConventionalArgs struct {
 	IPs []string
 	MAC string

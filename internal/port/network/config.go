@@ -18,9 +18,9 @@ import (
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
 
-// Config is the configuration of one plugin of a network (§1, Plugin configuration objects, and §3, Deriving request
-// configuration). ParseHeader makes it, ReadKeys reads its keys, and ApplyLocations decides on the locations that it
-// chooses. Its Attachment has what the keys request.
+// Config is the configuration of one plugin of a network (§1, Plugin configuration objects, and §3,
+// Deriving request configuration). ParseHeader creates it, ReadKeys reads its keys, and
+// ApplyLocations checks its locations. Its Attachment holds the requests of the keys.
 type Config struct {
 	attach.Attachment
 	Text       string // the whole configuration
@@ -34,12 +34,12 @@ type Config struct {
 	Valid      []types.GCAttachment
 	ValidGiven bool
 
-	root   *jsontree.Node    // of Text
+	root   *jsontree.Node    // parsed Text
 	chosen map[string]string // location keys with their values
 }
 
-// keys are the known keys of the configuration with their readers; nil is for keys that this plugin does not
-// use.
+// keys are the known keys of the configuration with their readers. A key that this plugin does not
+// use has nil.
 var keys = map[string]func(*Config, value) error{
 	// Keys of the specification.
 	"cniVersion":   nil,
@@ -51,7 +51,7 @@ var keys = map[string]func(*Config, value) error{
 	"ipMasq":       (*Config).readIPMasq,
 	"args":         (*Config).readArgs,
 	"prevResult":   (*Config).readPrevResult,
-	// Keys of the whole network. Runtimes that run a single plugin pass them too.
+	// Keys of the whole network. Runtimes that run a single plugin pass them as well.
 	"cniVersions":            nil,
 	"disableCheck":           nil,
 	"disableGC":              nil,
@@ -78,19 +78,22 @@ var keys = map[string]func(*Config, value) error{
 	"rate":          (*Config).readValue,
 }
 
-// ParseObject parses one JSON object. what names it in errors (code 6).
+// ParseObject parses one JSON object. what describes it in errors (code 6).
 func ParseObject(what string, data []byte) (*jsontree.Node, error) {
 	root, fault := jsontree.Parse(string(data))
 	if fault == nil && root.Kind != jsontree.Object {
-		fault = &diag.Diagnostic{Line: root.Line, Column: root.Column, Found: root.Kind.String(), Rule: "must be an object"}
+		fault = &diag.Diagnostic{Line: root.Line, Column: root.Column, Found: root.Kind.String(),
+			Rule: "must be an object"}
 	}
 	if fault != nil {
-		return nil, attach.Fail(types.ErrDecodingFailure, "failed to decode "+what, "line %d, column %d: %s", fault.Line, fault.Column, fault.Message())
+		return nil, attach.Fail(types.ErrDecodingFailure, "failed to decode "+what, "line %d, column %d: %s",
+			fault.Line, fault.Column, fault.Message())
 	}
 	return root, nil
 }
 
-// ParseHeader parses a configuration up to its version and name, which are checked before its other keys.
+// ParseHeader parses a configuration and checks its version and name, which must be valid before
+// its other keys matter.
 func ParseHeader(data []byte) (*Config, error) {
 	root, err := ParseObject("the network configuration", data)
 	if err != nil {
@@ -107,20 +110,24 @@ func ParseHeader(data []byte) (*Config, error) {
 			continue
 		}
 		if n.Kind != jsontree.String {
-			return c, attach.Fail(types.ErrDecodingFailure, "failed to decode the network configuration", "%s%s: invalid value %s: must be a string", c.Place(f.key), f.key, c.sourceOf(n))
+			return c, attach.Fail(types.ErrDecodingFailure, "failed to decode the network configuration",
+				"%s%s: invalid value %s: must be a string", c.Place(f.key), f.key, c.sourceOf(n))
 		}
 		*f.to = n.Text
 	}
 	if _, _, _, err := version.ParseVersion(c.Version); err != nil {
-		return c, attach.Fail(types.ErrDecodingFailure, "failed to decode version info", "%scniVersion: invalid value %q: must be MAJOR.MINOR.PATCH", c.Place("cniVersion"), diag.Excerpt(c.Version, diag.MaxExcerpt))
+		return c, attach.Fail(types.ErrDecodingFailure, "failed to decode version info",
+			"%scniVersion: invalid value %q: must be MAJOR.MINOR.PATCH", c.Place("cniVersion"), diag.Excerpt(c.Version,
+				diag.MaxExcerpt))
 	}
 	return c, nil
 }
 
-// ReadKeys reads the keys of the configuration. An unknown key is an error (code 2). permissive is for DEL and
-// GC: then only faults that prevent finding the attachment are errors.
+// ReadKeys reads the keys of the configuration. An unknown key is an error (code 2). permissive is
+// set for DEL and GC: then only faults that prevent finding the attachment are errors.
 func (c *Config) ReadKeys(permissive bool) error {
-	c.SocketDir, c.StateDir, c.ClaimsDir, c.InfoDir = attach.DefaultSocketDir, attach.DefaultStateDir, attach.DefaultClaimsDir, deviceinfo.DefaultCNIDir
+	c.SocketDir, c.StateDir = attach.DefaultSocketDir, attach.DefaultStateDir
+	c.ClaimsDir, c.InfoDir = attach.DefaultClaimsDir, deviceinfo.DefaultCNIDir
 	c.ConfigFile = config.DefaultPath
 	c.DeviceIDs, c.chosen = map[string]string{}, map[string]string{}
 	if err := utils.ValidateNetworkName(c.Network); err != nil {
@@ -147,10 +154,12 @@ func (c *Config) ReadKeys(permissive bool) error {
 		return nil
 	}
 	if len(unknown) > 0 {
-		return c.Unsupported("neither the CNI specification, its runtimes, Multus nor this plugin defines it"+diag.Suggest(unknown[0], slices.Sorted(maps.Keys(keys))...), unknown...)
+		return c.Unsupported("neither the CNI specification, its runtimes, Multus nor this plugin defines it"+
+			diag.Suggest(unknown[0], slices.Sorted(maps.Keys(keys))...), unknown...)
 	}
 	if c.root.Member("device") == nil {
-		return c.Invalid("device", "nothing", `a map with the device's type, as {"type": "vhost-user", "mode": "server"}`)
+		return c.Invalid("device", "nothing", `a map with the device's type, such as `+
+			`{"type": "vhost-user", "mode": "server"}`)
 	}
 	return c.CheckPort()
 }

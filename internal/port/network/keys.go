@@ -33,15 +33,18 @@ func (c *Config) readIPAM(v value) error {
 	}
 	other := slices.IndexFunc(list, func(m value) bool { return m.Key != "type" })
 	if name == "" && other >= 0 {
-		return c.Invalid("ipam.type", c.sourceOf(kind.Node), "the name of the IPAM plugin, because ipam has other keys"+diag.Suggest(list[other].Key, "type"))
+		return c.Invalid("ipam.type", c.sourceOf(kind.Node),
+			"the name of the IPAM plugin, because ipam has other keys"+diag.Suggest(list[other].Key, "type"))
 	}
-	// The plugin would run itself.
+	// The plugin would recurse.
 	own := ""
 	if n := c.root.Member("type"); n != nil {
 		own = n.Text
 	}
 	if name != "" && (name == own || strings.HasPrefix(name, "jackfield-")) {
-		return attach.Fail(types.ErrInvalidNetworkConfig, "invalid network configuration: ipam.type: "+diag.Quote(name), "%sinvalid value %s: must be an IPAM plugin, such as host-local",
+		return attach.Fail(types.ErrInvalidNetworkConfig,
+			"invalid network configuration: ipam.type: "+diag.Quote(name),
+			"%sinvalid value %s: must be an IPAM plugin, such as host-local",
 			c.Place("ipam"), diag.Quote(name))
 	}
 	c.IPAMType = name
@@ -59,17 +62,18 @@ func (c *Config) readDNS(v value) error {
 		}
 	}
 	dns := &types.DNS{}
-	if err := c.decode(v, dns, "a map with nameservers, search and options, each a list of strings, and the string domain"); err != nil {
+	if err := c.decode(v, dns, "a map with nameservers, search and options, each a list of strings, and the "+
+		"string domain"); err != nil {
 		return err
 	}
 	c.DNS, err = c.checkDNS(dns, "dns.nameservers")
 	return err
 }
 
-// checkDNS checks DNS settings. It returns nil for empty ones. key has the name servers.
+// checkDNS checks DNS settings. It returns nil for empty ones. key is the key of the name servers.
 func (c *Config) checkDNS(dns *types.DNS, key string) (*types.DNS, error) {
 	for _, s := range dns.Nameservers {
-		// A runtime passes the host's nameservers, which may have a zone: fe80::1%eth0.
+		// A runtime passes the host's nameservers, which can have a zone: fe80::1%eth0.
 		if _, err := netip.ParseAddr(s); err != nil {
 			return nil, c.Invalid(key, diag.Quote(s), "IP addresses")
 		}
@@ -86,7 +90,8 @@ func (c *Config) readIPMasq(v value) error {
 		return err
 	}
 	if on {
-		return c.Unsupported("packets of a userspace interface do not pass the host's firewall: masquerading is impossible", v.path)
+		return c.Unsupported("packets of a userspace interface do not pass the host's firewall: masquerading "+
+			"is impossible", v.path)
 	}
 	return nil
 }
@@ -100,14 +105,14 @@ func (c *Config) readPrevResult(v value) error {
 
 func (c *Config) readValidAttachments(v value) error {
 	c.ValidGiven = true // libcni writes null for an empty list
-	const want = "a list of maps with containerID and ifname"
-	if err := c.decode(v, &c.Valid, want); err != nil {
+	const rule = "a list of maps with containerID and ifname"
+	if err := c.decode(v, &c.Valid, rule); err != nil {
 		return err
 	}
 	for _, a := range c.Valid {
 		// An incomplete element would cause the removal of a living attachment.
 		if a.ContainerID == "" || a.IfName == "" {
-			return c.invalidValue(v, want+", neither of them empty")
+			return c.invalidValue(v, rule+", neither of them empty")
 		}
 	}
 	return nil
@@ -130,7 +135,8 @@ func (c *Config) readDir(v value) error {
 		return c.invalidValue(v, "an absolute path")
 	}
 	if path.Clean(dir) != dir {
-		return c.invalidValue(v, "a path without //, /./, /../ and without / at the end, which is "+diag.Quote(path.Clean(dir)))
+		return c.invalidValue(v, "a path without //, /./, /../ and without / at the end, which is "+
+			diag.Quote(path.Clean(dir)))
 	}
 	if reserved.IsShared(dir) || reserved.Tree(dir) != "" {
 		return c.invalidValue(v, "a directory of its own, not one of the system")
@@ -139,7 +145,7 @@ func (c *Config) readDir(v value) error {
 	return nil
 }
 
-// readLocation reads a size or file that checkLocations accepts later.
+// readLocation reads a size or file that ApplyLocations checks later.
 func (c *Config) readLocation(v value) error {
 	if err := c.readValue(v); err != nil || v.isEmpty() {
 		return err
@@ -171,7 +177,8 @@ func (c *Config) readDevice(v value) error {
 				return c.invalidValue(m, "a version of the Device Information Specification, 1.0.0 or 1.1.0")
 			}
 		case !slices.Contains(known, m.Key):
-			return c.Unsupported("device-info of type "+kind+" has "+strings.Join(known, ", ")+diag.Suggest(m.Key, known...), m.path)
+			return c.Unsupported("device-info of type "+kind+" has "+strings.Join(known, ", ")+diag.Suggest(m.Key,
+				known...), m.path)
 		default:
 			if c.Device.Field[m.Key], err = c.decodeString(m); err != nil {
 				return err
@@ -181,7 +188,7 @@ func (c *Config) readDevice(v value) error {
 	return c.CheckDevice()
 }
 
-// readValue reads a number or a text that package attach knows.
+// readValue reads a number or a text whose rule package attach defines.
 func (c *Config) readValue(v value) error {
 	if v.isEmpty() {
 		return nil
@@ -191,8 +198,8 @@ func (c *Config) readValue(v value) error {
 	if v.Kind == jsontree.Number && (isNumber || v.path == "rate") || v.Kind == jsontree.String && !isNumber {
 		text = v.Text
 	}
-	if want := c.SetValue(v.path, text); want != "" {
-		return c.invalidValue(v, want)
+	if rule := c.SetValue(v.path, text); rule != "" {
+		return c.invalidValue(v, rule)
 	}
 	return nil
 }

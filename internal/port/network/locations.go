@@ -16,18 +16,20 @@ import (
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
 
-// The author of a network is not trusted. A user of Kubernetes may write networks, and can have files of root elsewhere
-// on the host, such as in volumes. So a network's value for a location is accepted only where the node's configuration
-// lists it.
+// The author of a network is not trusted. A user of Kubernetes may be permitted to write networks,
+// and can place root's files elsewhere on the host, for example in volumes. So a network's value
+// for a location is accepted only if the node's configuration lists it.
 
-// defaultLocations are the values of the location keys that need no entry in the node's configuration.
+// defaultLocations are the values of the location keys that need no entry in the node's
+// configuration.
 var defaultLocations = map[string]string{
 	"socketDir": attach.DefaultSocketDir, "stateDir": attach.DefaultStateDir, "claimsDir": attach.DefaultClaimsDir,
 	"deviceInfoDir": deviceinfo.DefaultCNIDir, "configFile": config.DefaultPath, "socketDirSize": "",
 }
 
-// ApplyLocations sets the locations that the network chooses, or refuses them. permissive is for DEL and GC: ADD refused
-// a network with an unlisted location, so nothing exists there, and the location is ignored.
+// ApplyLocations sets the network's locations, or returns an error for unlisted ones. permissive is
+// set for DEL and GC: ADD has rejected a network with an unlisted location, so nothing exists
+// there, and the location is ignored.
 func (c *Config) ApplyLocations(permissive bool) error {
 	c.SocketDirSize, c.ConfigFile = 0, config.DefaultPath
 	for _, key := range slices.Sorted(maps.Keys(c.chosen)) {
@@ -55,18 +57,20 @@ func (c *Config) setLocation(key, text string) {
 	case "configFile", "socketDirSize":
 		c.SetValue(key, text)
 	default:
-		*map[string]*string{"socketDir": &c.SocketDir, "stateDir": &c.StateDir, "claimsDir": &c.ClaimsDir, "deviceInfoDir": &c.InfoDir}[key] = text
+		*map[string]*string{"socketDir": &c.SocketDir, "stateDir": &c.StateDir, "claimsDir": &c.ClaimsDir,
+			"deviceInfoDir": &c.InfoDir}[key] = text
 	}
 }
 
 func (c *Config) unlistedLocation(key, text string) error {
 	return attach.Fail(types.ErrInvalidNetworkConfig, "invalid network configuration: "+key+": "+diag.Quote(text),
-		"%sinvalid value %s: a network can choose only a location that the node's configuration lists: remove %s from the network, or add the value to %s of %s",
+		"%sinvalid value %s: a network can choose only a location that the node's configuration lists: remove %s "+
+			"from the network, or add the value to %s of %s",
 		c.Place(key), diag.Quote(text), key, config.LocationList(key), config.DefaultPath)
 }
 
-// mayHaveRecord reports whether the directory that the network chooses for records has one of the attachment. GC has no
-// attachment, and the directory may have records of others.
+// mayHaveRecord reports whether the network's directory for records contains a record of the
+// attachment. GC has no attachment, and the directory can have other records.
 func (c *Config) mayHaveRecord() bool {
 	dir := c.chosen["stateDir"]
 	if c.ContainerID == "" {

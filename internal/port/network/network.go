@@ -15,13 +15,13 @@ const PluginType = "jackfield-cni"
 
 // Network is the part of a network's configuration that concerns this plugin.
 type Network struct {
-	Plugins int           // of this type; 0 for a network of other plugins
-	Ports   []policy.Port // that ADD creates; without a bridge, the vswitch's default decides
+	Plugins int           // plugins of this type; 0 for a network of other plugins
+	Ports   []policy.Port // ports that ADD creates; the vswitch's default replaces an empty bridge
 }
 
-// Read reads the configuration of a network, which is one plugin or a list of plugins, and checks the plugins of
-// this type as ADD does. defaultName is the name of a network whose configuration has none: Multus adds the name of the
-// NetworkAttachmentDefinition.
+// Read reads the configuration of a network, which is one plugin or a list of plugins, and checks
+// the plugins of this type like ADD. defaultName is the name of a network whose configuration has
+// none: Multus adds the name of the NetworkAttachmentDefinition.
 func Read(text, defaultName string) (n Network, err error) {
 	root, err := ParseObject("the network configuration", []byte(text))
 	if err != nil {
@@ -52,7 +52,7 @@ func Read(text, defaultName string) (n Network, err error) {
 	return n, nil
 }
 
-// readInNetwork reads the keys of a plugin. libcni sets its version and name to those of the list.
+// readInNetwork reads the keys of a plugin. libcni overwrites its version and name with the list's.
 func (c *Config) readInNetwork(root *jsontree.Node, isList bool, defaultName string) error {
 	if isList {
 		c.Network, c.Version = textOf(root.Member("name")), newestOf(root)
@@ -66,8 +66,8 @@ func (c *Config) readInNetwork(root *jsontree.Node, isList bool, defaultName str
 	return c.ReadKeys(false)
 }
 
-// newestOf returns the version in which libcni runs the plugins of a list: the newest supported one of cniVersions,
-// which has precedence, or cniVersion.
+// newestOf returns the version in which libcni runs the plugins of a list: the newest supported
+// version in cniVersions, which takes precedence, or cniVersion.
 func newestOf(list *jsontree.Node) string {
 	if all := list.Member("cniVersions"); all != nil {
 		for _, v := range slices.Backward(Versions) {
@@ -86,7 +86,8 @@ func textOf(n *jsontree.Node) string {
 	return n.Text
 }
 
-// blankAround returns the text of a node where everything before it is white space, so that lines and columns stay.
+// blankAround returns the text of a node with everything before it replaced by white space, so that
+// lines and columns stay.
 func blankAround(text string, n *jsontree.Node) string {
 	blank := strings.Map(func(r rune) rune {
 		if r == '\n' {

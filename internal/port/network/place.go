@@ -12,7 +12,7 @@ import (
 	"github.com/jackfield/jackfield/internal/base/jsontree"
 )
 
-// findValue returns the value of a key with dots, or nil. A name between the dots may contain dots itself.
+// findValue returns the value of a dotted key, or nil. Names in it can contain dots themselves.
 func (c *Config) findValue(key string) *jsontree.Node {
 	for at := c.root; ; {
 		if n := at.Member(key); n != nil {
@@ -26,8 +26,8 @@ func (c *Config) findValue(key string) *jsontree.Node {
 	}
 }
 
-// Place returns the place of a key's value as the beginning of a message, or "" for a missing key. With Name and
-// Value, it describes the configuration in errors of package attach.
+// Place returns the place of a key's value as the prefix of a message, or "" for a missing key.
+// Together with Name and Value, it implements attach.Source.
 func (c *Config) Place(key string) string {
 	n := c.findValue(key)
 	if n == nil {
@@ -36,7 +36,8 @@ func (c *Config) Place(key string) string {
 	return fmt.Sprintf("line %d, column %d: ", n.Line, n.Column)
 }
 
-// sourceOf returns a value as the configuration has it, without white space and bounded in length.
+// sourceOf returns a value in the configuration's spelling, without white space and of bounded
+// length.
 func (c *Config) sourceOf(n *jsontree.Node) string {
 	if n == nil {
 		return "nothing"
@@ -46,8 +47,8 @@ func (c *Config) sourceOf(n *jsontree.Node) string {
 	return diag.Excerpt(b.String(), diag.MaxExcerpt)
 }
 
-// Name returns a key, which users write as it is.
+// Name returns a key unchanged, because users write it in this form.
 func (c *Config) Name(key string) string { return key }
 
-// Value returns the value of a key as the configuration has it.
+// Value returns the value of a key in the configuration's spelling.
 func (c *Config) Value(key string) string { return c.sourceOf(c.findValue(key)) }

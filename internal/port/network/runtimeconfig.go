@@ -14,7 +14,8 @@ import (
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
 
-// RuntimeConfig is the runtime's request through capabilities (conventions, Dynamic plugin specific fields).
+// RuntimeConfig holds the runtime's requests through capabilities (conventions, Dynamic plugin
+// specific fields).
 type RuntimeConfig struct {
 	MAC      string
 	IPs      []string // <ip>[/<prefix>]
@@ -22,7 +23,7 @@ type RuntimeConfig struct {
 	DNS      *types.DNS
 }
 
-// unsupportedCapabilities are the capabilities that cannot be provided, with the reason.
+// unsupportedCapabilities are the capabilities that this plugin cannot provide, with the reason.
 var unsupportedCapabilities = map[string]string{
 	"portMappings":   "packets of a userspace interface do not pass the host's firewall: mapping ports is impossible",
 	"infinibandGUID": "this plugin creates no InfiniBand interface",
@@ -69,22 +70,22 @@ func (c *Config) decodeMAC(m value) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	mac, want := attachment.ParseMAC(s)
-	if want != "" {
-		return "", c.invalidValue(m, want)
+	mac, rule := attachment.ParseMAC(s)
+	if rule != "" {
+		return "", c.invalidValue(m, rule)
 	}
 	return mac, nil
 }
 
 func (c *Config) decodeIPs(m value) ([]string, error) {
-	const want = "a list of IP addresses, each with or without its prefix length"
+	const rule = "a list of IP addresses, each with or without its prefix length"
 	var ips []string
-	if err := c.decode(m, &ips, want); err != nil {
+	if err := c.decode(m, &ips, rule); err != nil {
 		return nil, err
 	}
 	for _, ip := range ips {
 		if !IsIP(ip) {
-			return nil, c.Invalid(m.path, diag.Quote(ip), want)
+			return nil, c.Invalid(m.path, diag.Quote(ip), rule)
 		}
 	}
 	return ips, nil
@@ -106,7 +107,7 @@ func (c *Config) decodeRuntimeDNS(m value) (*types.DNS, error) {
 // bandwidthKeys are the keys of the capability bandwidth. containerd writes them with a capital letter.
 var bandwidthKeys = []string{"ingressRate", "ingressBurst", "egressRate", "egressBurst"}
 
-// decodeBandwidth decodes the capability: rates in bits per second, bursts in bits. 0 is no limit.
+// decodeBandwidth decodes the capability: rates in bits per second, bursts in bits. 0 is unlimited.
 func (c *Config) decodeBandwidth(m value) (map[string]uint64, error) {
 	list, err := c.members(m)
 	if err != nil {

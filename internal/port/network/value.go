@@ -8,13 +8,13 @@ import (
 	"github.com/jackfield/jackfield/internal/base/jsontree"
 )
 
-// value is a value of the configuration. Its path is its key and those of the maps around it, with dots.
+// value is a value of the configuration. Its path is its dotted key.
 type value struct {
 	path string
 	*jsontree.Node
 }
 
-// member returns the value of a key of a map; its Node is nil if there is none.
+// member returns the value of a key of a map. Its Node is nil for a missing key.
 func (v value) member(key string) value { return value{v.path + "." + key, v.Member(key)} }
 
 func (v value) isNull() bool { return v.Node == nil || v.Kind == jsontree.Null }
@@ -24,14 +24,14 @@ func (v value) isEmpty() bool {
 	return v.isNull() || v.Kind >= jsontree.String && v.Text == "" && len(v.Children) == 0
 }
 
-// decode decodes a value with encoding/json, which ignores the case of keys: containerd writes some with a
-// capital letter. null leaves to unchanged.
-func (c *Config) decode(v value, to any, want string) error {
+// decode decodes a value with encoding/json, which ignores the case of keys, because containerd
+// writes some with a capital letter. null leaves to unchanged.
+func (c *Config) decode(v value, to any, rule string) error {
 	if v.isNull() {
 		return nil
 	}
 	if json.Unmarshal([]byte(c.Text[v.Start:v.End]), to) != nil {
-		return c.invalidValue(v, want)
+		return c.invalidValue(v, rule)
 	}
 	return nil
 }
@@ -57,6 +57,6 @@ func (c *Config) members(v value) ([]value, error) {
 }
 
 // invalidValue returns the error for a value of the configuration (code 7).
-func (c *Config) invalidValue(v value, want string) error {
-	return c.Invalid(v.path, c.sourceOf(v.Node), want)
+func (c *Config) invalidValue(v value, rule string) error {
+	return c.Invalid(v.path, c.sourceOf(v.Node), rule)
 }

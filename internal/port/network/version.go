@@ -20,6 +20,7 @@ func CheckVersion(version string) error {
 	if slices.Contains(Versions, version) {
 		return nil
 	}
-	return attach.Fail(types.ErrIncompatibleCNIVersion, "incompatible CNI versions", "the configuration has version %q, the plugin supports %s",
+	return attach.Fail(types.ErrIncompatibleCNIVersion, "incompatible CNI versions",
+		"the configuration has version %q, the plugin supports %s",
 		diag.Excerpt(version, diag.MaxExcerpt), strings.Join(Versions, ", "))
 }

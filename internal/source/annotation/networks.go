@@ -19,7 +19,8 @@ func parseNetworks(key, value string) (Networks, error) {
 	case err != nil:
 		return Networks{}, err
 	case value == "":
-		return Networks{}, &Error{Key: key, Rule: "the value is empty; write auto, none or a list of networks, or remove the annotation"}
+		return Networks{}, &Error{Key: key, Rule: "the value is empty; write auto, none or a list of networks, or " +
+			"remove the annotation"}
 	case value == keywordAuto:
 		return Networks{Mode: NetworksAuto, Key: key}, nil
 	case value == keywordNone:
@@ -57,7 +58,8 @@ func parseNetwork(it item) (Network, error) {
 	n := Network{Request: it.Request}
 	text := it.Item
 	if it.field == "" && (text == keywordAuto || text == keywordNone) {
-		return Network{}, it.newError(text + " must be the only item, not part of a list; a network of that name is {network: " + text + "}")
+		return Network{}, it.newError(text + " must be the only item, not part of a list; a network of that name " +
+			"is {network: " + text + "}")
 	}
 	if namespace, network, ok := strings.Cut(text, "/"); ok && it.field != fieldInterface {
 		if !name.IsLabel(namespace) || !name.IsSubdomain(network) {

@@ -10,7 +10,7 @@
 // The file is a stream of JSON objects: the same object in several API versions, newest first.
 // The first one in a version that this package knows counts, as for the library of Kubernetes.
 //
-// What Parse returns is valid: each value that is set follows its rule, and the device belongs to
+// Parse returns only valid data: each value obeys its rule, and the device belongs to
 // the driver, claim and request of the file's path. Everything else is a diagnostic with file,
 // line and field. Files are untrusted: regular, bounded, below the directory, without symlinks.
 package devicemetadata

@@ -35,9 +35,9 @@ type Request struct {
 	Devices []Device
 }
 
-// Device is what the driver says about one allocated device. A value that it does not say is "".
+// Device is the driver's description of one allocated device. A missing value is "".
 type Device struct {
-	// As in Pod Resources.
+	// Driver is the name in Pod Resources.
 	Driver string `json:"driver"`
 	Pool   string `json:"pool,omitempty"`
 	Name   string `json:"device,omitempty"`
@@ -78,7 +78,7 @@ const (
 	maxText    = 1024 // bytes of a name or ID
 )
 
-// isKnownVersion reports whether this package reads an API version.
+// isKnownVersion reports whether this package supports an API version.
 func isKnownVersion(apiVersion string) bool {
 	return apiVersion == group+"v1beta1" || apiVersion == group+"v1alpha1"
 }
@@ -135,7 +135,8 @@ func (r *reader) next() (*Metadata, error) {
 			if len(r.unknown) == 0 {
 				return nil, &diag.Diagnostic{File: r.file, Found: "no JSON value", Rule: rule}
 			}
-			return nil, &diag.Diagnostic{File: r.file, Field: "apiVersion", Found: strings.Join(r.unknown, ", "), Rule: rule}
+			return nil, &diag.Diagnostic{File: r.file, Field: "apiVersion", Found: strings.Join(r.unknown, ", "),
+				Rule: rule}
 		}
 		p := parser{file: r.file, root: root}
 		version := p.readVersion()
@@ -199,7 +200,8 @@ type parser struct {
 func (p *parser) addFault(path []any, found, rule string) {
 	if p.fault == nil {
 		n := p.root.At(path...)
-		p.fault = &diag.Diagnostic{File: p.file, Line: n.Line, Column: n.Column, Field: jsontree.JoinPath("", path...), Found: found, Rule: rule}
+		p.fault = &diag.Diagnostic{File: p.file, Line: n.Line, Column: n.Column, Field: jsontree.JoinPath("", path...),
+			Found: found, Rule: rule}
 	}
 }
 
@@ -237,7 +239,9 @@ func (p *parser) checkText(text string, path ...any) {
 	switch {
 	case len(text) > maxText:
 		p.addFault(path, strconv.Itoa(len(text))+" bytes", "must have at most "+strconv.Itoa(maxText))
-	case strings.ContainsFunc(text, func(r rune) bool { return r == ' ' || !unicode.IsPrint(r) || r == unicode.ReplacementChar }):
+	case strings.ContainsFunc(text, func(r rune) bool {
+		return r == ' ' || !unicode.IsPrint(r) || r == unicode.ReplacementChar
+	}):
 		p.addFault(path, diag.Quote(text), "must be printable and without a space")
 	}
 }
@@ -258,12 +262,14 @@ func (p *parser) readMetadata(version string) *Metadata {
 	p.checkRequired(o.Metadata.Namespace, "metadata", "namespace")
 	p.checkText(o.Metadata.UID, "metadata", "uid")
 	p.checkText(o.PodClaim, "podClaimName")
-	m := &Metadata{Version: version, Namespace: o.Metadata.Namespace, Claim: o.Metadata.Name, UID: o.Metadata.UID, PodClaim: o.PodClaim}
+	m := &Metadata{Version: version, Namespace: o.Metadata.Namespace, Claim: o.Metadata.Name, UID: o.Metadata.UID,
+		PodClaim: o.PodClaim}
 	devices := 0
 	for i, in := range o.Requests {
 		p.checkRequired(in.Name, "requests", i, "name")
 		if devices += len(in.Devices); devices > maxDevices {
-			p.addFault([]any{"requests", i, "devices"}, "more than "+strconv.Itoa(maxDevices)+" devices", "must be fewer")
+			p.addFault([]any{"requests", i, "devices"}, "more than "+strconv.Itoa(maxDevices)+" devices",
+				"must be fewer")
 			return nil
 		}
 		r := Request{Name: in.Name}
@@ -285,12 +291,14 @@ func (p *parser) readDevice(in *deviceObject, path ...any) Device {
 
 	p.checkText(d.IfName, at("networkData", "interfaceName")...)
 	if d.IfName != "" && !name.IsInterface(d.IfName) {
-		p.addFault(at("networkData", "interfaceName"), diag.Quote(d.IfName), "must be an interface name, of at most 15 bytes")
+		p.addFault(at("networkData", "interfaceName"), diag.Quote(d.IfName),
+			"must be an interface name, of at most 15 bytes")
 	}
 	if text := in.NetworkData.MAC; text != "" {
 		mac, err := net.ParseMAC(text)
 		if err != nil {
-			p.addFault(at("networkData", "hardwareAddress"), diag.Quote(text), "must be a hardware address of 6, 8 or 20 bytes")
+			p.addFault(at("networkData", "hardwareAddress"), diag.Quote(text),
+				"must be a hardware address of 6, 8 or 20 bytes")
 		}
 		d.MAC = mac.String()
 	}
@@ -300,7 +308,8 @@ func (p *parser) readDevice(in *deviceObject, path ...any) Device {
 	}
 	for i, ip := range d.IPs {
 		if _, _, err := net.ParseCIDR(ip); err != nil {
-			p.addFault(at("networkData", "ips", i), diag.Quote(ip), "must be an address with its prefix length, such as 192.0.2.5/24")
+			p.addFault(at("networkData", "ips", i), diag.Quote(ip),
+				"must be an address with its prefix length, such as 192.0.2.5/24")
 		}
 	}
 	return d
@@ -372,7 +381,8 @@ func (p *parser) checkSocketPath(text string, at []any) {
 	p.checkRequired(text, at...)
 	switch {
 	case len(text) > hostfs.MaxSocketPath:
-		p.addFault(at, strconv.Itoa(len(text))+" bytes", "must have at most "+strconv.Itoa(hostfs.MaxSocketPath)+", the longest path of a UNIX socket")
+		p.addFault(at, strconv.Itoa(len(text))+" bytes",
+			"must have at most "+strconv.Itoa(hostfs.MaxSocketPath)+", the longest path of a UNIX socket")
 	case !path.IsAbs(text) || path.Clean(text) != text || text == "/":
 		p.addFault(at, diag.Quote(text), "must be an absolute path without . and ..")
 	}
