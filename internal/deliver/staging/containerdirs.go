@@ -327,8 +327,7 @@ func privilegeError(what string, err error) error {
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-// checkHostMountNamespace returns an error unless the process is in the mount namespace of
-// process 1.
+// checkHostMountNamespace returns an error unless the process is in the mount namespace of process 1.
 func checkHostMountNamespace() error {
 	own, err := os.Readlink("/proc/self/ns/mnt")
 	if err != nil {

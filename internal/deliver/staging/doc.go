@@ -4,20 +4,18 @@
 // the sockets in them when a vswitch re-creates its sockets.
 //
 //	<state>/containers/                 a shared mount
-//	<state>/containers/<containerID>/   what the container sees at /var/run/jackfield
+//	<state>/containers/<containerID>/   /var/run/jackfield of the container
 //	<state>/sandboxes/<sandboxID>/      a record of each container of the sandbox
 //	<state>/claims/                     claims of package sockdir
 //	<state>/rights/                     records of package sockaccess
 //	<state>/staging.json                how sockets get into containers, and why
 //
-// A socket of the host is opened below its socket root and checked on the descriptor. It is
-// bound in the staging directory from that descriptor. Mounts made there, also later, propagate
-// into the container.
+// A socket of the host is opened below its socket root and checked on the descriptor. It is bound in the staging
+// directory from that descriptor. Mounts made there, also later, propagate into the container.
 //
 // One process can use the directory, or many: see Options.Shared.
 //
-// Two rules hold everywhere. Whatever is created is recorded under its sandbox before it is
-// created. Removing the sandbox, also after a crash, then removes all of it, and nothing that
-// existed before. And nothing is bound that was reached through a symlink, or that is not of
-// the expected type.
+// Two rules hold everywhere. First, everything is recorded under its sandbox before it is created. The removal of
+// the sandbox, also after a crash, then removes all of it, and nothing that existed before. Second, no mount follows
+// a symlink, and a file of an unexpected type is not mounted.
 package staging

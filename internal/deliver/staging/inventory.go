@@ -11,7 +11,7 @@ import (
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 
-// SocketState compares what a container has at a socket's place with what the host has.
+// SocketState compares the socket at a place in a container with the socket of the host.
 type SocketState string
 
 const (
@@ -36,7 +36,7 @@ type PlacedSocket struct {
 	Since time.Time
 }
 
-// Stats are counts of what a store tracks.
+// Stats counts the containers and sockets that a store tracks.
 type Stats struct {
 	Containers int
 	Sockets    int // of the host, bound in the containers

@@ -14,8 +14,7 @@ import (
 type Mode string
 
 const (
-	// ModeAuto is ModeMount where that works, and ModeDirectory elsewhere. A store's Status
-	// never has it.
+	// ModeAuto is ModeMount where that works, and ModeDirectory elsewhere. A store's Status never has it.
 	ModeAuto Mode = "auto"
 	// ModeMount binds each socket in the staging directory, from where the mount propagates
 	// into the container. Sockets can be rebound and added while the container runs.

@@ -16,8 +16,7 @@ import (
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 
-// scratchOptions limit the file system of a container's own to the sockets and lock files of
-// an application.
+// scratchOptions limit the file system of a container's own to the sockets and lock files of an application.
 const scratchOptions = "size=64k,nr_inodes=64"
 
 const (

@@ -83,8 +83,7 @@ func (k *mountScan) scanProcess(proc string) error {
 		return k.noteHidden(proc, err)
 	}
 	defer f.Close()
-	// The file system of the directory can be mounted elsewhere, so only the end of a path in
-	// it counts.
+	// The file system of the directory can be mounted elsewhere, so only the end of a path in it counts.
 	marker := []byte("/" + filepath.Base(k.dir) + "/")
 	lines := bufio.NewScanner(io.LimitReader(f, maxMountTable))
 	lines.Buffer(make([]byte, 64<<10), maxMountTable)
@@ -96,7 +95,7 @@ func (k *mountScan) scanProcess(proc string) error {
 }
 
 // scanOtherThreads reads the mount tables of the threads of a process whose first thread has ended, and
-// with it what /proc/PID shows. It finds none of a process that has ended.
+// with it the content of /proc/PID. A process that has ended has no threads.
 func (k *mountScan) scanOtherThreads(proc string) error {
 	threads, err := filepath.Glob(proc + "/task/*")
 	for _, thread := range threads {

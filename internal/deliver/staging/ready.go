@@ -21,7 +21,7 @@ type readyFiles struct {
 	shared bool
 }
 
-// mark tells the rebinder that a container's mounts exist. The lock is held.
+// mark makes the rebinder track a container whose mounts all exist. The lock is held.
 func (f *readyFiles) mark(c *edit.Container) error {
 	if !f.shared {
 		return nil
@@ -29,8 +29,7 @@ func (f *readyFiles) mark(c *edit.Container) error {
 	return hostfs.ReplaceFile(filepath.Join(f.dir, c.ID), []byte(c.SandboxID), viewFile)
 }
 
-// unmark tells the rebinder to ignore a container that is about to change. The lock is
-// held.
+// unmark makes the rebinder ignore a container that is about to change. The lock is held.
 func (f *readyFiles) unmark(containerID string) error {
 	if !f.shared {
 		return nil
@@ -41,8 +40,7 @@ func (f *readyFiles) unmark(containerID string) error {
 	return nil
 }
 
-// isRemoved reports whether another process is removing or has removed a container. The lock
-// is held.
+// isRemoved reports whether another process is removing or has removed a container. The lock is held.
 func (f *readyFiles) isRemoved(containerID string) bool {
 	var st unix.Stat_t
 	return f.shared && unix.Lstat(filepath.Join(f.dir, containerID), &st) != nil

@@ -23,8 +23,7 @@ import (
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 
-// SandboxesDir returns the directory in stateDir that has a directory of records for each
-// sandbox.
+// SandboxesDir returns the directory in stateDir that has a directory of records for each sandbox.
 func SandboxesDir(stateDir string) string { return path.Join(stateDir, "sandboxes") }
 
 // maxRecordNames limits how many names of a directory of records are read.
@@ -209,8 +208,7 @@ func (rs *records) removeUnused(sandboxID string, releaseSockets func() (directo
 	return nil
 }
 
-// listOld lists containers with an old record, and sandboxes that have no container and
-// whose own bundle is gone.
+// listOld lists containers with an old record, and sandboxes that have no container and whose own bundle is gone.
 func (rs *records) listOld(before time.Time) ([]Orphan, error) {
 	view := currentView()
 	// The time is zero for a record that was removed meanwhile.

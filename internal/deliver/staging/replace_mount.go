@@ -85,7 +85,7 @@ func isBound(target string, socket hostfs.FileID) bool {
 // noMount stands for no descriptor of a mount.
 const noMount = -1
 
-// mountBeneath binds the file of a descriptor at target, beneath what is mounted there, so that the
+// mountBeneath binds the file of a descriptor at target, beneath the mount there, so that the
 // path always has a socket. The new mount is a clone of peer, unless that is noMount. It is returned
 // as a descriptor, with whether an older mount covers it now. Kernels before 6.5 cannot mount
 // beneath: there the older mount is unmounted first, and the path has no socket for a moment.
@@ -129,8 +129,7 @@ func unmountTop(target string) error {
 	return pathError("unmount", target, unix.Unmount(target, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW))
 }
 
-// isUnlinked reports whether the file of a descriptor has been unlinked. The kernel does not
-// mount such a file.
+// isUnlinked reports whether the file of a descriptor has been unlinked. The kernel does not mount such a file.
 func isUnlinked(fd int) bool {
 	var st unix.Stat_t
 	return unix.Fstat(fd, &st) == nil && st.Nlink == 0

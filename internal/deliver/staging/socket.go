@@ -75,8 +75,7 @@ func (h *hostSockets) createDir(sandboxID string, d *edit.SocketDir) (fd int, er
 	return h.dirs.Create(h.holder(sandboxID), d, h.size)
 }
 
-// open opens the socket that is at its path now, below its root, and checks it on the
-// descriptor.
+// open opens the socket that is at its path now, below its root, and checks it on the descriptor.
 func (h *hostSockets) open(k *edit.Socket) (int, error) {
 	fd, err := sockdir.OpenBelowRoot(h.host, k.Root, k.Rel, unix.O_PATH|unix.O_NOFOLLOW)
 	if err != nil {

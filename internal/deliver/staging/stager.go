@@ -42,13 +42,11 @@ func (g *stager) stageDir(c *edit.Container, d *edit.SocketDir) error {
 	return nil
 }
 
-// maxMisses limits how often a socket that is missing is opened, a millisecond apart. maxLosses is
-// the limit for a socket that was opened and disappeared before it was bound: each attempt is as
-// likely to lose as the one before.
+// maxMisses limits how often a socket that is missing is opened, a millisecond apart. maxLosses is the limit for a
+// socket that was opened and disappeared before it was bound: each attempt is as likely to lose as the one before.
 const maxMisses, maxLosses = 5, 100
 
-// stageSocket binds a socket of the host at its places. A vswitch that is re-creating the socket
-// gets some time.
+// stageSocket binds a socket of the host at its places. A vswitch that is re-creating the socket gets some time.
 func (g *stager) stageSocket(c *edit.Container, k *edit.Socket) error {
 	for misses, losses := 0, 0; ; time.Sleep(time.Millisecond) {
 		lost, err := g.openAndBind(c, k)

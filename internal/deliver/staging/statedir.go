@@ -18,9 +18,8 @@ import (
 	"github.com/jackfield/jackfield/internal/host/trust"
 )
 
-// Many processes can share a state directory: short-lived ones that stage and remove
-// containers, and one, the rebinder, that rebinds the sockets of all of them. A shared state
-// directory has in addition
+// Many processes can share a state directory: short-lived ones that stage and remove containers, and one, the
+// rebinder, that rebinds the sockets of all of them. A shared state directory has in addition
 //
 //	<state>/ready/<containerID>   the sandbox's ID, once all of the container's mounts exist
 //	<state>/lock                  locked (flock) by the process that mounts or unmounts
@@ -42,9 +41,8 @@ const InjectOwner = sockdir.Inject
 // InjectDir returns the state directory of "jackfield inject" in that of a node.
 func InjectDir(stateDir string) string { return filepath.Join(stateDir, "inject") }
 
-// HookDir returns the shared state directory of the OCI hook in that of a node. It is apart
-// from the state of the NRI plugin, which removes every container that its runtime does not
-// know.
+// HookDir returns the shared state directory of the OCI hook in that of a node. It is apart from the state of the NRI
+// plugin, which removes every container that its runtime does not know.
 func HookDir(stateDir string) string { return filepath.Join(stateDir, "hook") }
 
 func readyDir(stateDir string) string { return filepath.Join(stateDir, "ready") }

@@ -22,8 +22,8 @@ import (
 	"github.com/jackfield/jackfield/internal/host/watch"
 )
 
-// Any user in a container can read what is mounted into it. Other users of the host cannot
-// enter the directories above it.
+// Any user in a container can read the files that are mounted into it. Other users of the host cannot enter the
+// directories above them.
 const (
 	privateDir   = 0o700
 	containerDir = 0o755
@@ -48,8 +48,7 @@ type Store struct {
 	daemonLock   int // descriptor of the lock of Options.Exclusive, or -1
 }
 
-// Options change how a Store works. The zero value is for a short-lived process that stages or
-// removes a container.
+// Options change how a Store works. The zero value is for a short-lived process that stages or removes a container.
 type Options struct {
 	// Mode is the wanted mode; "" is ModeAuto.
 	Mode Mode
@@ -59,24 +58,23 @@ type Options struct {
 	Owner string
 	// Watch rebinds a socket when the vswitch re-creates it.
 	Watch bool
-	// Events, when not nil, receives what the store does in the background.
+	// Events, when not nil, receives the events of the background.
 	Events Events
-	// Shared is for a state directory that many short-lived processes use, and that one
-	// long-lived process watches.
+	// Shared is for a state directory that many short-lived processes use, and that one long-lived process watches.
 	Shared bool
 	// DirectorySize limits each directory that is created for an application's sockets, in
 	// bytes, where mounts reach the host. 0 leaves them plain directories.
 	DirectorySize uint64
-	// NoCreate is for a process that watches or removes what other processes staged. With
-	// Watch it tracks their containers; without, it creates nothing.
+	// NoCreate is for a process that watches or removes the containers of other processes. With Watch it tracks
+	// these containers; without, it creates nothing.
 	NoCreate bool
 	// Exclusive is for the node's daemon: Open fails with errdefs.ErrConflict while another process
 	// has the state directory open with it.
 	Exclusive bool
 }
 
-// Events receives what a store does in the background. Each watcher calls its methods one at
-// a time. They must not block for long and must not call the store.
+// Events receives the events of a store's background. Each watcher calls its methods one at a time. They must not
+// block for long and must not call the store.
 type Events interface {
 	// Rebound reports that a vswitch re-created a socket and that it was rebound.
 	Rebound(Rebound)
@@ -135,7 +133,7 @@ func newStore(host hostfs.Root, dir string, opts Options) *Store {
 	return s
 }
 
-// Close ends the watches. What was staged stays for the containers that have it.
+// Close ends the watches. Containers keep everything that was staged for them.
 func (s *Store) Close() error {
 	s.lock.mu.Lock()
 	var errs []error
@@ -170,8 +168,8 @@ func (s *Store) UnmountIfEmpty() error {
 // Containers lists the staged containers, sorted.
 func (s *Store) Containers() ([]string, error) { return listNames(s.containers.dir) }
 
-// Prepare creates everything that c names, or nothing. A second call for the same container
-// starts from scratch, and first removes what the container had if c names something else.
+// Prepare creates everything that c names, or nothing. A second call for the same container starts from scratch. If c
+// has changed, it first removes the container.
 func (s *Store) Prepare(c edit.Container) (err error) {
 	if err := validateContainer(&c); err != nil {
 		return err
@@ -227,9 +225,8 @@ func (s *Store) recordContainer(c *edit.Container) error {
 	return s.records.create(c)
 }
 
-// removeChanged removes what the container has if its record names something else than c. again means that
-// the record names the same. A hook that runs at two stages knows the bundle only at the second, when the
-// container has its directory mounted.
+// removeChanged removes the container if its record differs from c. again means that the record does not differ. A
+// hook that runs at two stages knows the bundle only at the second, when the container has its directory mounted.
 func (s *Store) removeChanged(c *edit.Container) (again bool, err error) {
 	data, err := os.ReadFile(s.records.file(c.SandboxID, c.ID))
 	if errors.Is(err, os.ErrNotExist) {
@@ -248,16 +245,15 @@ func (s *Store) removeChanged(c *edit.Container) (again bool, err error) {
 	return false, s.RemoveContainer(c.SandboxID, c.ID)
 }
 
-// Update changes a running container to what c names. It adds sockets and socket directories
-// first, then replaces files atomically, and then removes what c does not name. So everything
-// that a file names exists. A socket that does not exist yet is bound once it does. Directories
-// stay, since the container may have them mounted elsewhere.
+// Update changes a running container to c. It adds sockets and socket directories first, then replaces files
+// atomically, and then removes everything that c omits. So everything that a file names exists. A socket that does
+// not exist yet is bound once it does. Directories stay, since the container may have them mounted elsewhere.
 //
-// A container that is not tracked is errdefs.ErrNotFound. An item that cannot be delivered is an
-// error, and is not in Change.Added; the others are delivered. A socket that cannot be opened or
-// is denied, and a socket directory that cannot be created, are not part of the container then.
-// A socket that was opened and cannot be bound is part of it: it is tried again at once in the
-// background, which reports a failure to Events, and whenever the host re-creates the socket.
+// A container that is not tracked is errdefs.ErrNotFound. An item that cannot be delivered is an error, and is not in
+// Change.Added; the others are delivered. A socket that cannot be opened or is denied, and a socket directory that
+// cannot be created, are not part of the container then. A socket that was opened and cannot be bound is part of it:
+// it is tried again at once in the background, which reports a failure to Events, and whenever the host re-creates
+// the socket.
 func (s *Store) Update(c edit.Container) (Change, error) {
 	if err := validateContainer(&c); err != nil {
 		return Change{}, err
@@ -404,8 +400,7 @@ func (s *Store) RemoveSandbox(sandboxID string) error {
 	return nil
 }
 
-// RemoveIdleSandbox is RemoveSandbox for a sandbox without containers. It leaves any other
-// sandbox unchanged.
+// RemoveIdleSandbox is RemoveSandbox for a sandbox without containers. It leaves any other sandbox unchanged.
 func (s *Store) RemoveIdleSandbox(sandboxID string) error {
 	if err := checkID("sandbox", sandboxID); err != nil {
 		return err
@@ -416,17 +411,15 @@ func (s *Store) RemoveIdleSandbox(sandboxID string) error {
 	return s.RemoveSandbox(sandboxID)
 }
 
-// Retain removes this owner's sandboxes and containers that do not exist any more, and staging
-// directories without a record. It is for the start of a process that the runtime has told
-// what exists. It tracks all other containers, of any owner: sockets that were re-created
-// meanwhile are rebound, and all are watched.
+// Retain removes this owner's sandboxes and containers that do not exist any more, and staging directories without a
+// record. It is for the start of a process, after the runtime has reported the existing containers. It tracks all
+// other containers, of any owner: sockets that were re-created meanwhile are rebound, and all are watched.
 //
-// A container that was recorded a moment ago, of a sandbox that exists, stays: the runtime may
+// A container that was recorded a moment ago, of a sandbox that exists, stays: the runtime can
 // be creating it. If it was never created, it is removed with its sandbox.
 //
-// asOf is when the runtime's report arrived. Retain may run later, while containers are created
-// that the report does not know, so everything recorded after asOf stays. The zero time is for a
-// report that knows everything.
+// asOf is when the runtime's report arrived. Retain can run later, while containers are created that the report does
+// not know, so everything recorded after asOf stays. The zero time is for a report that knows everything.
 func (s *Store) Retain(asOf time.Time, aliveSandbox, aliveContainer func(id string) bool) error {
 	sandboxes, err := listNames(s.records.sandboxesDir())
 	if err != nil {
@@ -477,11 +470,10 @@ func (s *Store) Retain(asOf time.Time, aliveSandbox, aliveContainer func(id stri
 	return errors.Join(errs...)
 }
 
-// Orphans lists this owner's containers that the runtime never had removed: their record is
-// older than age, and no process of the host has their staging directory mounted. It leaves
-// out containers whose processes this process cannot see, and containers that were recorded
-// before a process started that this process may not inspect. A search that takes longer than
-// timeout is an error.
+// Orphans lists this owner's containers that the runtime never had removed: their record is older than age, and no
+// process of the host has their staging directory mounted. It leaves out containers whose processes this process
+// cannot see, and containers that were recorded before a process started that this process may not inspect. A search
+// that takes longer than timeout is an error.
 func (s *Store) Orphans(age, timeout time.Duration) ([]Orphan, error) {
 	old, err := s.records.listOld(time.Now().Add(-age))
 	if err != nil || !slices.ContainsFunc(old, Orphan.isContainer) {
@@ -586,7 +578,7 @@ func (s *Store) TrackedContainers() []string { return s.tracker.list() }
 // which the application creates that socket.
 func (s *Store) HasSocket(id, root, rel string) bool { return s.tracker.hasSocket(id, root, rel) }
 
-// Stats counts what the store tracks.
+// Stats counts the tracked containers and sockets.
 func (s *Store) Stats() Stats { return s.tracker.stats() }
 
 // Sockets returns the sockets of all tracked containers. It reads the host's file systems, so it can hang.

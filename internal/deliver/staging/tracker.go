@@ -52,7 +52,7 @@ type tracker struct {
 }
 
 // startWatchers starts the watchers. Directories that tenants can write have one of their own, so that a
-// tenant delays only tenants. After an error, Close ends what was started.
+// tenant delays only tenants. After an error, Close ends the started watchers.
 func (t *tracker) startWatchers() error {
 	for tenant, pause := range map[bool]time.Duration{false: 0, true: tenantPause} {
 		w, err := watch.New(t.records.host, watch.Options{Failed: t.reportFailure, Pause: pause})
@@ -136,8 +136,7 @@ func (t *tracker) onSocketEvent(src *hostSocket) {
 	}
 }
 
-// track remembers a container whose sockets are bound, and watches the sockets. The lock is
-// held.
+// track remembers a container whose sockets are bound, and watches the sockets. The lock is held.
 func (t *tracker) track(r *record) {
 	if was := t.tracked[r.ID]; was != nil {
 		r.rebinds = was.rebinds
@@ -213,7 +212,7 @@ func (t *tracker) watchReadyDir() error {
 	return nil
 }
 
-// onReadyEvent handles a ready file that appeared or disappeared. The name "" stands for all.
+// onReadyEvent handles a ready file that was created or removed. The name "" stands for all.
 func (t *tracker) onReadyEvent(name string) {
 	names := []string{name}
 	if name == "" {
@@ -276,7 +275,7 @@ func (t *tracker) hasSocket(id, root, rel string) bool {
 	})
 }
 
-// stats counts what the store tracks.
+// stats counts the tracked containers and sockets.
 func (t *tracker) stats() Stats {
 	t.lock.mu.Lock()
 	defer t.lock.mu.Unlock()

@@ -18,7 +18,7 @@ import (
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 
-// Change is what an update changed in a running container.
+// Change is the result of an update of a running container.
 type Change struct {
 	Added, Removed []string // places of sockets and socket directories in the staging directory
 	Files          bool
@@ -34,7 +34,7 @@ type update struct {
 	containers *containerDirs
 	tracker    *tracker
 	was        *record
-	now        *record // has what is delivered
+	now        *record // has the delivered items
 	added      []newMount
 	change     Change
 	errs       []error // of items that are not delivered
@@ -208,7 +208,7 @@ func (u *update) writeFiles(dir string) {
 	}
 }
 
-// unmountDropped unmounts what the container does not have any more, and returns the sockets that it
+// unmountDropped unmounts everything that the container does not have any more, and returns the sockets that it
 // has at no place.
 func (u *update) unmountDropped(dir string) (dropped []edit.Socket) {
 	for _, k := range u.was.Sockets {
@@ -263,8 +263,7 @@ func losesValue(was, is any) bool {
 	return was != is
 }
 
-// hasSocketAt reports whether the container has a socket at a place: the socket with this host
-// path, or any for "".
+// hasSocketAt reports whether the container has a socket at a place: the socket with this host path, or any for "".
 func hasSocketAt(c *edit.Container, at, hostPath string) bool {
 	return slices.ContainsFunc(c.Sockets, func(k edit.Socket) bool {
 		return slices.Contains(k.At, at) && (hostPath == "" || hostPath == k.HostPath())
