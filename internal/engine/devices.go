@@ -68,7 +68,10 @@ func resolveDevice(in *inputs, d *delta, a *attachment.Attachment) error {
 	if len(found.nodes) == 0 {
 		d.item.Outcome = Injected
 	}
-	d.view = newAttachmentEntry(a, placement{path: found.vdpaPath})
+	d.view = newAttachmentEntry(a, placement{path: found.vdpaPath, note: found.noDPDK})
+	if found.noDPDK != "" {
+		d.view.element.Jackfield.EAL = nil
+	}
 	return nil
 }
 
@@ -198,6 +201,7 @@ type deviceNodes struct {
 	nodes    []sysfs.Node
 	vdpaPath string   // of the node of a vDPA device, "" for others
 	notes    []string // for the user
+	noDPDK   string   // why DPDK cannot use a PCI function; "" if it can
 }
 
 // findNodes looks up the device nodes of a PCI or vDPA attachment in sysfs.
@@ -216,6 +220,7 @@ func findPCINodes(host hostfs.Root, pci *deviceinfo.PCI) (found deviceNodes, err
 	if err != nil {
 		return found, fmt.Errorf("pci.pci-address: %w", err)
 	}
+	kernelDriver := len(found.nodes) == 0
 	if pci.VhostNet != "" {
 		if pci.VhostNet != vhostNet {
 			return found, fmt.Errorf("pci.vhost-net: invalid value %q: must be %s, the kernel's only such node: %w",
@@ -233,6 +238,10 @@ func findPCINodes(host hostfs.Root, pci *deviceinfo.PCI) (found deviceNodes, err
 			return found, fmt.Errorf("pci.rdma-device: %w", err)
 		}
 		found.nodes = append(found.nodes, rdma...)
+		kernelDriver = kernelDriver && len(rdma) == 0 // DPDK uses some functions through RDMA, beside their driver
+	}
+	if kernelDriver {
+		found.noDPDK = "the function is bound to a driver of the kernel, so DPDK cannot use it"
 	}
 	if len(found.nodes) == 0 {
 		found.notes = append(found.notes, "the device is bound to a driver of the kernel: it needs no device node")

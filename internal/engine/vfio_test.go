@@ -114,3 +114,25 @@ func TestIOMMUGroupWithForeignFunctionIsRefused(t *testing.T) {
 		})
 	}
 }
+
+// DPDK cannot use a function that is bound to a driver of the kernel, unless it has an RDMA device.
+func TestEALArgumentsNeedUsableFunction(t *testing.T) {
+	for name, c := range map[string]struct {
+		driver, info string
+		eal          bool
+	}{
+		"vfio":           {"vfio-pci", `{"pci-address":"0000:03:00.1"}`, true},
+		"kernel driver":  {"igbvf", `{"pci-address":"0000:03:00.1"}`, false},
+		"with vhost-net": {"igbvf", `{"pci-address":"0000:03:00.1","vhost-net":"/dev/vhost-net"}`, false},
+		"with RDMA":      {"mlx5_core", `{"pci-address":"0000:03:00.1","rdma-device":"mlx5_0"}`, true},
+	} {
+		h, tree, r := newVFIOHost(t, `"/dev/**"`)
+		skipWithoutMknod(t, errors.Join(tree.Remove("/sys/bus/pci/devices/0000:03:00.1/vfio-dev"), tree.AddPCI("0000:03:00.1", c.driver, 11),
+			tree.AddVhostNet(sysfstest.Zero(), sysfstest.Null()), tree.AddRDMA("0000:03:00.1", "mlx5_0", 0, sysfstest.Null(), sysfstest.Zero())))
+		h.writeInfo("one", "net1", `{"type":"pci","version":"1.1.0","pci":`+c.info+`}`)
+		env := planEnv(h.resolve(r))
+		if (env["JACKFIELD_NET1_EAL"] != "") != c.eal {
+			t.Errorf("%s: JACKFIELD_NET1_EAL is %q", name, env["JACKFIELD_NET1_EAL"])
+		}
+	}
+}
