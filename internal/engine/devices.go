@@ -56,7 +56,8 @@ func resolveDevice(in *inputs, d *delta, a *attachment.Attachment) error {
 		return err
 	}
 	if len(left) > 0 {
-		d.addNotes(fmt.Sprintf("no rule grants %s, which are VFIO's other interface to the device", strings.Join(nodePaths(left), " and ")))
+		d.addNotes(fmt.Sprintf("no rule grants %s, which are VFIO's other interface to the device",
+			strings.Join(nodePaths(left), " and ")))
 	}
 	for _, path := range a.Announced {
 		if !slices.ContainsFunc(found.nodes, func(n sysfs.Node) bool { return n.Path == path }) {
@@ -98,17 +99,6 @@ func selectNodes(nodes []sysfs.Node, has, grants func(sysfs.Node) bool) (missing
 	return missing, left
 }
 
-// grantsNode returns a function that reports whether policy grants a node of an attachment to a container that is
-// created.
-func (in *inputs) grantsNode(a *attachment.Attachment) func(sysfs.Node) bool {
-	s := in.subjectFor(a)
-	s.Explanations = new(int)
-	return func(n sysfs.Node) bool {
-		_, err := in.policy.Device(s, n.Path)
-		return err == nil && !in.running
-	}
-}
-
 func nodePaths(nodes []sysfs.Node) []string {
 	paths := make([]string, len(nodes))
 	for i, n := range nodes {
@@ -130,12 +120,14 @@ func checkIOMMUGroup(in *inputs, a *attachment.Attachment, nodes []sysfs.Node) e
 	for _, peer := range peers {
 		switch {
 		case !in.ownsFunction(peer.Address):
-			return fmt.Errorf("pci.pci-address: IOMMU group %s also has function %s (%s), which is not allocated to this container, "+
-				"and a program that opens the group can use both; allocate all functions of the group to one container, "+
-				"or move the device to a slot with a group of its own: %w", group, peer.Address, describeDriver(peer), errdefs.ErrFailedPrecondition)
+			return fmt.Errorf("pci.pci-address: IOMMU group %s also has function %s (%s), which is not allocated to this "+
+				"container, and a program that opens the group can use both; allocate all functions of the group to one "+
+				"container, or move the device to a slot with a group of its own: %w",
+				group, peer.Address, describeDriver(peer), errdefs.ErrFailedPrecondition)
 		case peer.BlocksVFIO:
 			return fmt.Errorf("pci.pci-address: no program can open IOMMU group %s, because function %s in it has %s; "+
-				"bind it to vfio-pci, or to no driver: %w", group, peer.Address, describeDriver(peer), errdefs.ErrFailedPrecondition)
+				"bind it to vfio-pci, or to no driver: %w",
+				group, peer.Address, describeDriver(peer), errdefs.ErrFailedPrecondition)
 		}
 	}
 	return nil

@@ -153,3 +153,14 @@ func (in *inputs) hasNode(n sysfs.Node) bool {
 func (in *inputs) isKeyOfContainer(key string) bool {
 	return strings.HasSuffix(key, "/container."+in.req.Container)
 }
+
+// grantsNode returns a function that reports whether policy grants a node of an attachment to a container that is
+// created.
+func (in *inputs) grantsNode(a *attachment.Attachment) func(sysfs.Node) bool {
+	s := in.subjectFor(a)
+	s.Explanations = new(int)
+	return func(n sysfs.Node) bool {
+		_, err := in.policy.Device(s, n.Path)
+		return err == nil && !in.running
+	}
+}
