@@ -99,7 +99,7 @@ func TestEnableNRITurnsOnRealContainerd(t *testing.T) {
 		if !strings.Contains(before, "disable = true") {
 			t.Fatalf("NRI is not off in\n%s", before)
 		}
-		out := enable(1, "--config", file)
+		out := enable(1, "--runtime-config", file)
 		if read(file) != before {
 			t.Errorf("enable-nri changed the file to\n%s", read(file))
 		}
@@ -109,7 +109,7 @@ func TestEnableNRITurnsOnRealContainerd(t *testing.T) {
 		if want := strings.Replace(before, "disable = true", "disable = false", 1); read(file) != want {
 			t.Errorf("the file is\n%s\nwant\n%s", read(file), want)
 		}
-		if out := enable(0, "--config", file); !strings.Contains(out, "nothing to do") {
+		if out := enable(0, "--runtime-config", file); !strings.Contains(out, "nothing to do") {
 			t.Errorf("the second run of enable-nri prints %s", out)
 		}
 		// containerd creates the socket at its next start, which has not happened yet.
