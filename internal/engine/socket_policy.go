@@ -34,9 +34,12 @@ func grantSocket(in *inputs, d *delta, s *socket) error {
 // checkPortOwner refuses the socket of another attachment's port. Open vSwitch creates the sockets of all tenants in
 // one directory, which a rule can grant as a whole, and names each after its port.
 func checkPortOwner(in *inputs, s *socket) error {
-	own := name.Port(in.req.SandboxID, s.attachment.IfName)
 	file := path.Base(s.at.rel)
-	if !name.IsPort(file) || file == own {
+	if !name.IsPort(file) {
+		return nil
+	}
+	own := name.Port(in.req.SandboxID, s.attachment.IfName)
+	if file == own {
 		return nil
 	}
 	return errdefs.ErrPermissionDenied.WithMessage(fmt.Sprintf("%s: invalid value %q: the socket belongs to the port of "+

@@ -228,7 +228,7 @@ func TestInjectErrorNamesFileAndFault(t *testing.T) {
 	}
 	err := inject(newEngine(t, dirs), &rspec.Spec{}, "v.com/c=d")
 	var missing *cdi.NotFoundError
-	if !errors.As(err, &missing) || !strings.Contains(err.Error(), "0.json") || !strings.Contains(err.Error(), `found "A"`) {
+	if !errors.As(err, &missing) || !strings.Contains(err.Error(), "0.json") || !strings.Contains(err.Error(), `invalid value "A"`) {
 		t.Errorf("jackfield: %v", err)
 	}
 }
