@@ -52,16 +52,16 @@ func vfNode(t *testing.T, yaml string) (*node, *kubelet.Server) {
 	t.Helper()
 	n := newNode(t, yaml, nritest.Options{})
 	tree, err := sysfstest.New(n.dir)
-	testkit.Must(t, err)
+	check(t, err)
 	for _, vf := range vfs {
 		err = errors.Join(err, tree.AddPCI(vf.address, "vfio-pci", vf.group), tree.AddVFIO(vf.group, vf.dev, sysfstest.Null()))
 	}
 	if errors.Is(err, sysfstest.ErrNoMknod) {
 		t.Skip(err)
 	}
-	testkit.Must(t, err)
+	check(t, err)
 	k, err := kubelet.StartUnder(n.dir)
-	testkit.Must(t, err)
+	check(t, err)
 	t.Cleanup(k.Stop)
 	return n, k
 }
@@ -79,7 +79,7 @@ func (n *node) attach(pod *api.PodSandbox, addresses ...string) {
 		scratch = append(scratch, map[string]any{"Name": pod.Namespace + "/" + nad, "Conf": map[string]any{"name": nad}, "deviceID": address, "resourceName": vfPool})
 	}
 	b, err := json.Marshal(scratch)
-	testkit.Must(n.t, err)
+	check(n.t, err)
 	n.write("/var/lib/cni/multus/"+pod.Id, string(b))
 }
 
@@ -130,7 +130,7 @@ func view(t *testing.T, s *rspec.Spec) string {
 		return ""
 	}
 	data, err := os.ReadFile(filepath.Join(m.Source, "devices.json"))
-	testkit.Must(t, err)
+	check(t, err)
 	var elements []struct {
 		Name, Interface string
 		DeviceInfo      struct {
@@ -140,7 +140,7 @@ func view(t *testing.T, s *rspec.Spec) string {
 		} `json:"device-info"`
 		Jackfield struct{ Resource string }
 	}
-	testkit.Must(t, json.Unmarshal(data, &elements))
+	check(t, json.Unmarshal(data, &elements))
 	var all []string
 	for _, e := range elements {
 		all = append(all, strings.TrimSpace(fmt.Sprintf("%s %s=%s of %s", e.Interface, e.Name, e.DeviceInfo.PCI.Address, e.Jackfield.Resource)))
@@ -162,7 +162,7 @@ func TestDevicesAllocatedCrosswiseReachTheirContainers(t *testing.T) {
 					kubelet.Container("left", kubelet.Device(vfPool, vfs[1].address)),
 					kubelet.Container("right", kubelet.Device(vfPool, vfs[2].address, vfs[0].address)),
 					kubelet.Container("sidecar")))
-			testkit.Must(t, n.runtime.RunPodSandbox(context.Background(), pod))
+			check(t, n.runtime.RunPodSandbox(context.Background(), pod))
 			for _, want := range []struct{ name, env, nodes, view, eal string }{
 				{"left", "PCIDEVICE_INTEL_COM_VF=0000:03:00.3", "/dev/vfio/12(1:5) /dev/vfio/vfio(1:3)", "net2 dpdk-1/west=0000:03:00.3 of intel.com/vf", "JACKFIELD_NET2_EAL=-a 0000:03:00.3"},
 				{"right", "PCIDEVICE_INTEL_COM_VF=0000:03:00.2,0000:03:00.4", "/dev/vfio/11(1:3) /dev/vfio/13(1:3) /dev/vfio/vfio(1:3)",
@@ -170,7 +170,7 @@ func TestDevicesAllocatedCrosswiseReachTheirContainers(t *testing.T) {
 				{"sidecar", "A=b", "", "", ""},
 			} {
 				c, _, err := n.createAsked(pod, want.name, want.env)
-				testkit.Must(t, err)
+				check(t, err)
 				if got := nodes(c.Spec); got != want.nodes {
 					t.Errorf("container %s has the nodes %s, want %s", want.name, got, want.nodes)
 				}
@@ -197,7 +197,7 @@ func TestForgedDeviceVariableIsRefused(t *testing.T) {
 	pod := nritest.NewPod("dpdk-1", "p", map[string]string{"k8s.v1.cni.cncf.io/networks": `[{"name":"east","deviceID":"0000:03:00.2"}]`})
 	n.attach(pod, vfs[0].address)
 	k.SetPods(kubelet.Pod("dpdk-1", "p", kubelet.Container("c", kubelet.Device(vfPool, vfs[0].address)), kubelet.Container("thief")))
-	testkit.Must(t, n.runtime.RunPodSandbox(context.Background(), pod))
+	check(t, n.runtime.RunPodSandbox(context.Background(), pod))
 	for _, env := range []string{"PCIDEVICE_INTEL_COM_VF=0000:03:00.2", "PCIDEVICE_MINE=0000:03:00.5"} {
 		_, _, err := n.createAsked(pod, "thief", env)
 		name, _, _ := strings.Cut(env, "=")
@@ -211,7 +211,7 @@ func TestForgedDeviceVariableIsRefused(t *testing.T) {
 		}
 	}
 	_, _, err := n.createAsked(pod, "c", "PCIDEVICE_INTEL_COM_VF=0000:03:00.2")
-	testkit.Must(t, err)
+	check(t, err)
 }
 
 // Without the kubelet's socket the variables are trusted, unless the node requires the kubelet.
@@ -219,10 +219,10 @@ func TestDeviceVariablesAreTrustedWithoutKubelet(t *testing.T) {
 	for _, required := range []bool{false, true} {
 		n, k := vfNode(t, strings.Replace(policyYAML, "policy:", fmt.Sprintf("kubelet: {required: %v}\npolicy:", required), 1))
 		k.Stop()
-		testkit.Must(t, os.Remove(n.path(kubelet.SocketPath)))
+		check(t, os.Remove(n.path(kubelet.SocketPath)))
 		pod := nritest.NewPod("dpdk-1", "p", nil)
 		n.attach(pod, vfs[0].address)
-		testkit.Must(t, n.runtime.RunPodSandbox(context.Background(), pod))
+		check(t, n.runtime.RunPodSandbox(context.Background(), pod))
 		c, took, err := n.createNamed(pod, "c", "PCIDEVICE_INTEL_COM_VF=0000:03:00.2")
 		if took > answer {
 			t.Errorf("took %v", took)
@@ -233,7 +233,7 @@ func TestDeviceVariablesAreTrustedWithoutKubelet(t *testing.T) {
 			}
 			continue
 		}
-		testkit.Must(t, err)
+		check(t, err)
 		if got := nodes(c.Spec); got != "/dev/vfio/11(1:3) /dev/vfio/vfio(1:3)" {
 			t.Errorf("the nodes are %s", got)
 		}
@@ -268,7 +268,7 @@ func TestFailingKubeletRefusesManagedDevices(t *testing.T) {
 			// A container that nobody grants anything does not depend on the kubelet.
 			other := nritest.NewPod("other", "p", nil)
 			n.attach(other, vfs[0].address)
-			testkit.Must(t, n.runtime.RunPodSandbox(context.Background(), other))
+			check(t, n.runtime.RunPodSandbox(context.Background(), other))
 			c, took, err := n.createNamed(other, "c", "PCIDEVICE_INTEL_COM_VF=0000:03:00.2")
 			if err != nil || nodes(c.Spec) != "" || took > answer {
 				t.Errorf("a container that nobody grants anything took %v: %v", took, err)
@@ -278,7 +278,7 @@ func TestFailingKubeletRefusesManagedDevices(t *testing.T) {
 			}
 			granted := nritest.NewPod("dpdk-1", "p", nil)
 			n.attach(granted, vfs[0].address)
-			testkit.Must(t, n.runtime.RunPodSandbox(context.Background(), granted))
+			check(t, n.runtime.RunPodSandbox(context.Background(), granted))
 			create := n.createNamed
 			if tr.want == "does not list the pod" { // that is an answer
 				create = n.createAsked
@@ -302,7 +302,7 @@ func TestKubeletIsQueriedOnceForContainer(t *testing.T) {
 	k.SetPods(kubelet.Pod("dpdk-1", "p", kubelet.Container("c", kubelet.Device(vfPool, vfs[0].address))))
 	pod := nritest.NewPod("dpdk-1", "p", nil)
 	n.attach(pod, vfs[0].address)
-	testkit.Must(t, n.runtime.RunPodSandbox(context.Background(), pod))
+	check(t, n.runtime.RunPodSandbox(context.Background(), pod))
 	if calls := k.Calls(); calls != (kubelet.Calls{}) {
 		t.Errorf("the kubelet was asked before a container is created: %+v", calls)
 	}
@@ -326,13 +326,13 @@ func TestContainerIsCreatedOnceKubeletAnswers(t *testing.T) {
 	k.Stop()
 	pod := nritest.NewPod("dpdk-1", "p", nil)
 	n.attach(pod, vfs[0].address)
-	testkit.Must(t, n.runtime.RunPodSandbox(context.Background(), pod))
+	check(t, n.runtime.RunPodSandbox(context.Background(), pod))
 	if _, _, err := n.createNamed(pod, "c"); err == nil {
 		t.Fatal("created without an answer")
 	}
-	testkit.Must(t, k.Start())
+	check(t, k.Start())
 	c, _, err := n.createAsked(pod, "c")
-	testkit.Must(t, err)
+	check(t, err)
 	if got := nodes(c.Spec); got != "/dev/vfio/11(1:3) /dev/vfio/vfio(1:3)" {
 		t.Errorf("the nodes are %s", got)
 	}
@@ -352,14 +352,14 @@ func TestDevicesOfSeveralPoolsAreInjected(t *testing.T) {
 		k.SetPods(kubelet.Pod(namespace, "p", kubelet.Container("c",
 			kubelet.Device(vfPool, "0000:03:00.2", "0000:03:00.3"), kubelet.Device("intel.com/core_info", "0000:03:00.4"), kubelet.Device("nvidia.com/gpu", "GPU-1"))))
 		n.write("/run/k8s.cni.cncf.io/devinfo/dp/intel.com-vf-0000:03:00.3-device.json", `{"type":"pci","version":"1.1.0","pci":{"pci-address":"0000:03:00.3"}}`)
-		testkit.Must(t, n.runtime.RunPodSandbox(context.Background(), pod))
+		check(t, n.runtime.RunPodSandbox(context.Background(), pod))
 		var c *nritest.Created
 		var err error
 		kubeletAnswers(func() error {
 			c, err = n.create(pod, give)
 			return err
 		})
-		testkit.Must(t, err)
+		check(t, err)
 		want := "/dev/vfio/11(1:3) /dev/vfio/12(1:5) /dev/vfio/13(1:3) /dev/vfio/vfio(1:3)"
 		if namespace == "other" {
 			want = "/dev/vfio/11(1:3) /dev/vfio/vfio(1:3)"
@@ -390,9 +390,9 @@ func TestDeviceRequestedThreeTimesIsInjectedOnce(t *testing.T) {
 	pod := nritest.NewPod("dpdk-1", "p", map[string]string{"devices.jackfield.dev": "resource:intel.com/vf"})
 	n.attach(pod, vfs[0].address)
 	k.SetPods(kubelet.Pod("dpdk-1", "p", kubelet.Container("c", kubelet.Device(vfPool, vfs[0].address, vfs[1].address))))
-	testkit.Must(t, n.runtime.RunPodSandbox(context.Background(), pod))
+	check(t, n.runtime.RunPodSandbox(context.Background(), pod))
 	c, _, err := n.createAsked(pod, "c", "PCIDEVICE_INTEL_COM_VF=0000:03:00.2,0000:03:00.3")
-	testkit.Must(t, err)
+	check(t, err)
 	if got := nodes(c.Spec); got != "/dev/vfio/11(1:3) /dev/vfio/12(1:5) /dev/vfio/vfio(1:3)" {
 		t.Errorf("the nodes are %s", got)
 	}
@@ -438,7 +438,7 @@ func TestPodWideResourceSkipsUnlistedContainers(t *testing.T) {
 			}
 			k.SetPods(kubelet.Pod("dpdk-1", "p", app, kubelet.Container("other")))
 			pod := nritest.NewPod("dpdk-1", "p", tc.annotations)
-			testkit.Must(t, n.runtime.RunPodSandbox(context.Background(), pod))
+			check(t, n.runtime.RunPodSandbox(context.Background(), pod))
 			c, _, err := n.createAsked(pod, tc.container, tc.env...)
 			if len(tc.errors) > 0 {
 				for _, want := range tc.errors {
@@ -448,7 +448,7 @@ func TestPodWideResourceSkipsUnlistedContainers(t *testing.T) {
 				}
 				return
 			}
-			testkit.Must(t, err)
+			check(t, err)
 			if got := nodes(c.Spec); got != tc.want {
 				t.Errorf("the nodes are %q, want %q", got, tc.want)
 			}
@@ -467,7 +467,7 @@ func TestContradictingSourcesFailContainer(t *testing.T) {
 	n.attach(pod, vfs[0].address)
 	n.devinfo(pod, "east", "net1", `{"type":"pci","version":"1.1.0","pci":{"pci-address":"0000:03:00.3"}}`)
 	k.SetPods(kubelet.Pod("dpdk-1", "p", kubelet.Container("c", kubelet.Device(vfPool, vfs[0].address, vfs[1].address))))
-	testkit.Must(t, n.runtime.RunPodSandbox(context.Background(), pod))
+	check(t, n.runtime.RunPodSandbox(context.Background(), pod))
 	_, _, err := n.createAsked(pod, "c")
 	for _, part := range []string{"/devinfo/cni/dpdk-1-east-" + pod.Id + "_net1", "/var/lib/cni/multus/" + pod.Id, "0000:03:00.2", "0000:03:00.3"} {
 		if err == nil || !strings.Contains(err.Error(), part) {
@@ -487,9 +487,9 @@ func TestInvalidMultusRecordDoesNotBlock(t *testing.T) {
 		pod := nritest.NewPod("dpdk-1", "p", nil)
 		n.attach(pod, vfs[0].address)
 		k.SetPods(kubelet.Pod("dpdk-1", "p", kubelet.Container("c", kubelet.Device(vfPool, vfs[0].address))))
-		testkit.Must(t, os.Remove(n.path("/var/lib/cni/multus/"+pod.Id)))
-		testkit.Must(t, make(n.path("/var/lib/cni/multus/"+pod.Id)))
-		testkit.Must(t, n.runtime.RunPodSandbox(context.Background(), pod))
+		check(t, os.Remove(n.path("/var/lib/cni/multus/"+pod.Id)))
+		check(t, make(n.path("/var/lib/cni/multus/"+pod.Id)))
+		check(t, n.runtime.RunPodSandbox(context.Background(), pod))
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		c, took, err := n.createAsked(pod, "c")
@@ -509,7 +509,7 @@ func TestRequestedNetworkWithoutDeviceInfoFails(t *testing.T) {
 	n, _ := vfNode(t, policyYAML)
 	pod := nritest.NewPod("dpdk-1", "p", map[string]string{"k8s.v1.cni.cncf.io/networks": "bridge", "networks.jackfield.dev": "bridge"})
 	n.write("/var/lib/cni/multus/"+pod.Id, `[{"Name":"cbr0"},{"Name":"dpdk-1/bridge","Conf":{"name":"bridge"}}]`)
-	testkit.Must(t, n.runtime.RunPodSandbox(context.Background(), pod))
+	check(t, n.runtime.RunPodSandbox(context.Background(), pod))
 	_, _, err := n.createNamed(pod, "c")
 	for _, part := range []string{"dpdk-1/bridge", "net1", "no device-info", "networks.jackfield.dev"} {
 		if err == nil || !strings.Contains(err.Error(), part) {
@@ -519,9 +519,9 @@ func TestRequestedNetworkWithoutDeviceInfoFails(t *testing.T) {
 	// Without the request nothing happens and nothing is said.
 	pod = nritest.NewPod("dpdk-1", "q", map[string]string{"k8s.v1.cni.cncf.io/networks": "bridge"})
 	n.write("/var/lib/cni/multus/"+pod.Id, `[{"Name":"cbr0"},{"Name":"dpdk-1/bridge","Conf":{"name":"bridge"}}]`)
-	testkit.Must(t, n.runtime.RunPodSandbox(context.Background(), pod))
+	check(t, n.runtime.RunPodSandbox(context.Background(), pod))
 	c, _, err := n.createNamed(pod, "quiet")
-	testkit.Must(t, err)
+	check(t, err)
 	if len(c.Spec.Mounts) != len(c.Before.Mounts) || strings.Contains(n.log.String(), "quiet") {
 		t.Errorf("something happened:\n%s", n.log.String())
 	}

@@ -35,8 +35,8 @@ func draNode(t *testing.T, yaml string) (*node, *kubelet.Server, *dradriver.Driv
 	t.Helper()
 	n, k := vfNode(t, yaml)
 	d, err := dradriver.Start(t.Context(), n.dir, draDriver)
-	testkit.Must(t, err)
-	t.Cleanup(func() { testkit.Must(t, d.Stop()) })
+	check(t, err)
+	t.Cleanup(func() { check(t, d.Stop()) })
 	return n, k, d
 }
 
@@ -53,7 +53,7 @@ func claimed(c dradriver.Claim) func(*v1.ContainerResources) {
 func (n *node) createClaimed(d *dradriver.Driver, pod *api.PodSandbox, name string, cdiDevices []string) (*nritest.Created, error) {
 	n.t.Helper()
 	injected := &rspec.Spec{Process: &rspec.Process{}, Linux: &rspec.Linux{}}
-	testkit.Must(n.t, d.Inject(injected, cdiDevices))
+	check(n.t, d.Inject(injected, cdiDevices))
 	var c *nritest.Created
 	var err error
 	kubeletAnswers(func() error {
@@ -75,15 +75,15 @@ func (n *node) elements(s *rspec.Spec) string {
 		return ""
 	}
 	data, err := os.ReadFile(filepath.Join(m.Source, "devices.json"))
-	testkit.Must(n.t, err)
+	check(n.t, err)
 	var list []json.RawMessage
-	testkit.Must(n.t, json.Unmarshal(data, &list))
+	check(n.t, json.Unmarshal(data, &list))
 	var lines []string
 	for _, e := range list {
 		var v any
-		testkit.Must(n.t, json.Unmarshal(e, &v))
+		check(n.t, json.Unmarshal(e, &v))
 		line, err := json.Marshal(v)
-		testkit.Must(n.t, err)
+		check(n.t, err)
 		lines = append(lines, string(line))
 	}
 	return strings.Join(lines, "\n")
@@ -116,20 +116,20 @@ func vfioEdits(group int, dev sysfstest.Dev) specs.ContainerEdits {
 func TestClaimsReachTheContainersThatUseThem(t *testing.T) {
 	n, k, d := draNode(t, policyYAML)
 	host := n.path("/var/lib/nic/p0")
-	testkit.Must(t, os.MkdirAll(host, 0o755))
+	check(t, os.MkdirAll(host, 0o755))
 	c := dradriver.Claim{Namespace: "dpdk-1", Name: "p-nic-x7k2p", PodClaim: "nic", Devices: []dradriver.Device{
 		{Request: "vf", Name: "any-name", PCIAddress: vfs[1].address, Network: networkData("net1", "192.0.2.5/24")},
 		{Request: "port", Name: "p0", VhostUserPath: "/var/run/nic/p0/vhu.sock", MTU: 9000,
 			Edits: specs.ContainerEdits{Mounts: []*specs.Mount{{HostPath: host, ContainerPath: "/var/run/nic/p0", Options: []string{"rw", "bind"}}}}},
 	}}
 	ids, err := d.Prepare(t.Context(), c)
-	testkit.Must(t, err)
+	check(t, err)
 	pod := nritest.NewPod("dpdk-1", "p", nil)
 	k.SetPods(kubelet.Pod("dpdk-1", "p", kubelet.Container("left", claimed(c)), kubelet.Container("right", claimed(c)), kubelet.Container("sidecar")))
-	testkit.Must(t, n.runtime.RunPodSandbox(context.Background(), pod))
+	check(t, n.runtime.RunPodSandbox(context.Background(), pod))
 
 	left, err := n.createClaimed(d, pod, "left", dradriver.All(ids, "vf"))
-	testkit.Must(t, err)
+	check(t, err)
 	if got, want := nodes(left.Spec), "/dev/vfio/12(1:5) /dev/vfio/vfio(1:3)"; got != want {
 		t.Errorf("left has the nodes %s, want %s", got, want)
 	}
@@ -150,7 +150,7 @@ JACKFIELD_NIC_VF_TYPE=pci`
 	}
 
 	right, err := n.createClaimed(d, pod, "right", dradriver.All(ids, "port"))
-	testkit.Must(t, err)
+	check(t, err)
 	if got := nodes(right.Spec); got != "" {
 		t.Errorf("right has the nodes %s", got)
 	}
@@ -163,7 +163,7 @@ JACKFIELD_NIC_VF_TYPE=pci`
 	}
 
 	sidecar, err := n.createClaimed(d, pod, "sidecar", nil)
-	testkit.Must(t, err)
+	check(t, err)
 	if len(sidecar.Adjust.GetMounts()) > 0 || len(nodes(sidecar.Spec)) > 0 {
 		t.Errorf("the sidecar has %+v", sidecar.Adjust)
 	}
@@ -175,11 +175,11 @@ func TestNodesThatCDIInjectedAreRecognised(t *testing.T) {
 	c := dradriver.Claim{Namespace: "dpdk-1", Name: "nic", Devices: []dradriver.Device{
 		{Request: "vf", Name: "dev-0", PCIAddress: vfs[0].address, Edits: vfioEdits(vfs[0].group, vfs[0].dev)}}}
 	ids, err := d.Prepare(t.Context(), c)
-	testkit.Must(t, err)
+	check(t, err)
 	pod := n.pod("dpdk-1", nil)
 	k.SetPods(kubelet.Pod("dpdk-1", "p", kubelet.Container("c", claimed(c))))
 	created, err := n.createClaimed(d, pod, "c", dradriver.All(ids, "vf"))
-	testkit.Must(t, err)
+	check(t, err)
 	if devices := created.Adjust.GetLinux().GetDevices(); len(devices) > 0 {
 		t.Errorf("injected again: %+v", devices)
 	}
@@ -193,10 +193,10 @@ func TestClaimsAreUnmanagedWithoutRule(t *testing.T) {
 	n, k, d := draNode(t, policyYAML)
 	c := dradriver.Claim{Namespace: "web", Name: "nic", Devices: []dradriver.Device{{Request: "vf", Name: "dev-0", PCIAddress: vfs[0].address}}}
 	ids, err := d.Prepare(t.Context(), c)
-	testkit.Must(t, err)
+	check(t, err)
 	k.SetPods(kubelet.Pod("web", "p", kubelet.Container("c", claimed(c))))
 	created, err := n.createClaimed(d, n.pod("web", nil), "c", dradriver.All(ids, "vf"))
-	testkit.Must(t, err)
+	check(t, err)
 	if nodes(created.Spec) != "" || mount(created.Spec, "/var/run/jackfield") != nil {
 		t.Errorf("a pod in another namespace has %s", nodes(created.Spec))
 	}
@@ -232,7 +232,7 @@ func TestClaimConflictsNameBothSources(t *testing.T) {
 			change: func(n *node, d *dradriver.Driver, c dradriver.Claim, _ *api.PodSandbox) {
 				file := d.MetadataFile(c, "vf")
 				data, err := os.ReadFile(n.path(file))
-				testkit.Must(n.t, err)
+				check(n.t, err)
 				n.write(file, strings.ReplaceAll(string(data), `"nic"`, `"victim"`))
 			}},
 	} {
@@ -241,7 +241,7 @@ func TestClaimConflictsNameBothSources(t *testing.T) {
 			c := dradriver.Claim{Namespace: "dpdk-1", Name: "nic", Devices: []dradriver.Device{
 				{Request: "vf", Name: "dev-0", PCIAddress: vfs[0].address, Network: networkData("net1", "192.0.2.5/24")}}}
 			ids, err := d.Prepare(t.Context(), c)
-			testkit.Must(t, err)
+			check(t, err)
 			pod := nritest.NewPod("dpdk-1", "p", nil)
 			if tc.change != nil {
 				tc.change(n, d, c, pod)
@@ -252,7 +252,7 @@ func TestClaimConflictsNameBothSources(t *testing.T) {
 				}
 			}
 			k.SetPods(kubelet.Pod("dpdk-1", "p", kubelet.Container("c", list)))
-			testkit.Must(t, n.runtime.RunPodSandbox(context.Background(), pod))
+			check(t, n.runtime.RunPodSandbox(context.Background(), pod))
 			_, err = n.createClaimed(d, pod, "c", dradriver.All(ids, "vf"))
 			for _, part := range tc.want {
 				if err == nil || !strings.Contains(err.Error(), part) {
@@ -275,31 +275,31 @@ func TestChangedMetadataReachesRunningContainer(t *testing.T) {
 			t.Skipf("bind a directory: %v", err)
 		}
 		bound = true
-		t.Cleanup(func() { testkit.Must(t, unix.Unmount(n.dir, unix.MNT_DETACH)) })
-		testkit.Must(t, unix.Mount("", n.dir, "", unix.MS_SHARED, ""))
-		testkit.Must(t, os.RemoveAll(n.path("run/k8s.cni.cncf.io")))
+		t.Cleanup(func() { check(t, unix.Unmount(n.dir, unix.MNT_DETACH)) })
+		check(t, unix.Mount("", n.dir, "", unix.MS_SHARED, ""))
+		check(t, os.RemoveAll(n.path("run/k8s.cni.cncf.io")))
 		// The function has a driver of the kernel, and so no node.
 		tree, err := sysfstest.New(n.dir)
-		testkit.Must(t, err)
-		testkit.Must(t, tree.AddPCI(vfs[0].address, "iavf", vfs[0].group))
+		check(t, err)
+		check(t, tree.AddPCI(vfs[0].address, "iavf", vfs[0].group))
 	})
 	if !bound {
 		return
 	}
 	k, err := kubelet.StartUnder(n.dir)
-	testkit.Must(t, err)
+	check(t, err)
 	t.Cleanup(k.Stop)
 	d, err := dradriver.Start(t.Context(), n.dir, draDriver)
-	testkit.Must(t, err)
-	t.Cleanup(func() { testkit.Must(t, d.Stop()) })
+	check(t, err)
+	t.Cleanup(func() { check(t, d.Stop()) })
 
 	c := dradriver.Claim{Namespace: "dpdk-1", Name: "nic", Devices: []dradriver.Device{{Request: "vf", Name: "dev-0"}}}
 	ids, err := d.Prepare(t.Context(), c)
-	testkit.Must(t, err)
+	check(t, err)
 	pod := n.pod("dpdk-1", nil)
 	k.SetPods(kubelet.Pod("dpdk-1", "p", kubelet.Container("c", claimed(c))))
 	created, err := n.createClaimed(d, pod, "c", dradriver.All(ids, "vf"))
-	testkit.Must(t, err)
+	check(t, err)
 	claim := `"jackfield":{"claim":{"device":"dev-0","driver":"nic.example.com","name":"nic","pool":"node","request":"vf"}`
 	if got, want := n.elements(created.Spec), `{`+claim+`},"name":"nic/vf"}`; got != want {
 		t.Errorf("at its creation the container sees\n%s\nwant\n%s", got, want)
@@ -308,7 +308,7 @@ func TestChangedMetadataReachesRunningContainer(t *testing.T) {
 	update := func(what string, network *resourceapi.NetworkDeviceData, want string) {
 		t.Helper()
 		c.Devices[0].PCIAddress, c.Devices[0].Network = vfs[0].address, network
-		testkit.Must(t, d.Update(t.Context(), c, "vf"))
+		check(t, d.Update(t.Context(), c, "vf"))
 		want = `{"device-info":{"pci":{"pci-address":"0000:03:00.2"},"type":"pci","version":"1.1.0"},"interface":"net1",` + want +
 			claim + `,"eal":["-a","0000:03:00.2"]},"mac":"c2:11:22:33:44:55","name":"nic/vf"}`
 		got := ""
@@ -322,8 +322,8 @@ func TestChangedMetadataReachesRunningContainer(t *testing.T) {
 	update("the driver knows the interface", networkData("net1"), "")
 	update("the interface has an address", networkData("net1", "192.0.2.5/24"), `"ips":["192.0.2.5/24"],`)
 	update("the address changes", networkData("net1", "192.0.2.6/24"), `"ips":["192.0.2.6/24"],`)
-	testkit.Must(t, n.runtime.Suspend())
-	testkit.Must(t, n.runtime.Resume())
+	check(t, n.runtime.Suspend())
+	check(t, n.runtime.Resume())
 	n.wait()
 	update("after a restart of the runtime", networkData("net1", "192.0.2.7/24"), `"ips":["192.0.2.7/24"],`)
 }
@@ -339,7 +339,7 @@ func TestSocketOfClaimOnHost(t *testing.T) {
 	} {
 		c := dradriver.Claim{Namespace: "dpdk-1", Name: tc.claim, Devices: []dradriver.Device{{Request: "port", Name: "p0", VhostUserPath: tc.path}}}
 		ids, err := d.Prepare(t.Context(), c)
-		testkit.Must(t, err)
+		check(t, err)
 		pod := n.pod("dpdk-1", nil)
 		k.SetPods(kubelet.Pod("dpdk-1", "p", kubelet.Container("c", claimed(c)), kubelet.Container("other")))
 		created, err := n.createClaimed(d, pod, "c", dradriver.All(ids, "port"))
@@ -349,7 +349,7 @@ func TestSocketOfClaimOnHost(t *testing.T) {
 			}
 			continue
 		}
-		testkit.Must(t, err)
+		check(t, err)
 		if m := mount(created.Spec, "/var/run/jackfield/net/good-port"); m == nil {
 			t.Errorf("no mount of the socket's directory: %+v", created.Adjust.GetMounts())
 		}
@@ -358,7 +358,7 @@ func TestSocketOfClaimOnHost(t *testing.T) {
 			t.Errorf("no %s in %q, or not created by the host: %s", want, created.Spec.Process.Env, n.elements(created.Spec))
 		}
 		other, err := n.createClaimed(d, pod, "other", nil)
-		testkit.Must(t, err)
+		check(t, err)
 		if mount(other.Spec, "/var/run/jackfield") != nil {
 			t.Error("a container without the claim has its socket")
 		}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/containerd/nri/pkg/api"
 
-	"github.com/jackfield/jackfield/internal/base/testkit"
 	nritest "github.com/jackfield/jackfield/test/nri"
 	"github.com/jackfield/jackfield/test/vswitch"
 )
@@ -35,13 +34,13 @@ policy:
 		t.Helper()
 		pod := nritest.NewPod("ns", "p", map[string]string{"devices.jackfield.dev/container.a": "vendor.com/net=a", "devices.jackfield.dev/container.b": "vendor.com/net=b"})
 		n.devinfo(pod, "vhost-net", "net1", `{"type":"vhost-user","version":"1.1.0","vhost-user":{"mode":"client","path":"/var/run/vsw/p1/vhost.sock"}}`)
-		testkit.Must(t, n.runtime.RunPodSandbox(ctx, pod))
+		check(t, n.runtime.RunPodSandbox(ctx, pod))
 		return pod
 	}
 	staged := func() []string {
 		t.Helper()
 		entries, err := os.ReadDir(n.path("/run/jackfield/containers"))
-		testkit.Must(t, err)
+		check(t, err)
 		var ids []string
 		for _, e := range entries {
 			ids = append(ids, filepath.Base(e.Name()))
@@ -53,8 +52,8 @@ policy:
 	}
 	first := newPod()
 	running, err := n.create(first, named("a"))
-	testkit.Must(t, err)
-	testkit.Must(t, n.runtime.StartContainer(ctx, first, running.Container))
+	check(t, err)
+	check(t, n.runtime.StartContainer(ctx, first, running.Container))
 	n.status("the container that runs", containers(1))
 
 	pod := newPod()
@@ -64,7 +63,7 @@ policy:
 		c = nritest.Shown(pod, c, nritest.BaseSpec(c))
 		last = c.Id
 		_, err := n.runtime.Adjust(ctx, pod, c)
-		testkit.Must(t, err)
+		check(t, err)
 	}
 	if got := staged(); len(got) != 2 {
 		t.Errorf("after ten tries there are %d staging directories, want that of the container that runs and that of the last try", len(got))
@@ -72,8 +71,8 @@ policy:
 	n.status("without what never started", containers(1))
 	// The other container of the pod gets what the failed one does not have.
 	b, err := n.create(pod, named("b"))
-	testkit.Must(t, err)
-	testkit.Must(t, n.runtime.StartContainer(ctx, pod, b.Container))
+	check(t, err)
+	check(t, n.runtime.StartContainer(ctx, pod, b.Container))
 	n.status("with the other container", containers(2))
 	if _, err := n.create(pod, named("a")); err == nil {
 		t.Error("the first container got a device beyond the pod's limit")
@@ -81,7 +80,7 @@ policy:
 	if got := staged(); len(got) != 2 {
 		t.Errorf("the last try %s is still among %q", last, got)
 	}
-	testkit.Must(t, n.runtime.RemovePodSandbox(ctx, pod))
+	check(t, n.runtime.RemovePodSandbox(ctx, pod))
 
 	// A container that runs keeps what it has, whatever is created beside it.
 	if _, err := n.create(first, named("b")); err == nil {

@@ -26,7 +26,7 @@ import (
 // drops a plugin. It is short enough for an event, and the next pod is served.
 func TestHugeAnnotationsAreAnsweredInTime(t *testing.T) {
 	n := newNode(t, policyYAML+"compat: {deviceInjector: true}\n", nritest.Options{})
-	testkit.Must(t, os.WriteFile(n.path("/etc/cdi/v.json"), []byte(`{"cdiVersion":"0.6.0","kind":"vendor.com/net","devices":[{"name":"a","containerEdits":{"env":["A=1"]}}]}`), 0o644))
+	check(t, os.WriteFile(n.path("/etc/cdi/v.json"), []byte(`{"cdiVersion":"0.6.0","kind":"vendor.com/net","devices":[{"name":"a","containerEdits":{"env":["A=1"]}}]}`), 0o644))
 	deep := strings.Repeat("[", 10000)
 	many := strings.TrimSuffix(strings.Repeat("vendor.com/net=a,", 10000), ",")
 	different := strings.Builder{}
@@ -48,7 +48,7 @@ func TestHugeAnnotationsAreAnsweredInTime(t *testing.T) {
 	} {
 		pod := nritest.NewPod("dpdk-a", "fwd-0", annotations)
 		started := testkit.CPU()
-		testkit.Must(t, n.runtime.RunPodSandbox(t.Context(), pod))
+		check(t, n.runtime.RunPodSandbox(t.Context(), pod))
 		_, err := n.runtime.CreateContainer(t.Context(), pod, &api.Container{Name: "app"})
 		if err == nil {
 			t.Errorf("%s: the container was created", name)
@@ -67,9 +67,9 @@ func TestHugeAnnotationsAreAnsweredInTime(t *testing.T) {
 		}
 	}
 	good := nritest.NewPod("dpdk-a", "fwd-1", map[string]string{"devices.jackfield.dev": "vendor.com/net=a"})
-	testkit.Must(t, n.runtime.RunPodSandbox(t.Context(), good))
+	check(t, n.runtime.RunPodSandbox(t.Context(), good))
 	_, err := n.runtime.CreateContainer(t.Context(), good, &api.Container{Name: "app"})
-	testkit.Must(t, err)
+	check(t, err)
 }
 
 // The files of a sandbox are found among 100,000 device-info files of other sandboxes within the
@@ -83,12 +83,12 @@ func TestSandboxIsFoundAmongManyDeviceInfoFiles(t *testing.T) {
 	})
 	for i := range 3 {
 		pod := nritest.NewPod("dpdk-a", fmt.Sprintf("fwd-%d", i), map[string]string{"networks.jackfield.dev": "net1"})
-		testkit.Must(t, os.WriteFile(n.path(dir+"dpdk-a-net-"+pod.GetId()+"_net1"), []byte(
+		check(t, os.WriteFile(n.path(dir+"dpdk-a-net-"+pod.GetId()+"_net1"), []byte(
 			`{"type":"vhost-user","version":"1.1.0","vhost-user":{"mode":"client","path":"/var/run/vsw/a/s.sock"}}`), 0o644))
-		testkit.Must(t, n.runtime.RunPodSandbox(t.Context(), pod))
+		check(t, n.runtime.RunPodSandbox(t.Context(), pod))
 		began := testkit.CPU()
 		created, err := n.create(pod, nil)
-		testkit.Must(t, err)
+		check(t, err)
 		took := testkit.CPU() - began
 		if t.Logf("container %d: %v of a processor", i, took); took > 2*time.Second {
 			t.Errorf("container %d: the answer took %v of a processor", i, took)
@@ -118,9 +118,9 @@ func TestManyCDIFilesAreAnsweredInTime(t *testing.T) {
 		})
 		began = time.Now()
 		r, err := cdi.NewCache(cdi.Options{Root: n.host().Dir(), SpecDirs: []string{"/etc/cdi"}})
-		testkit.Must(t, err)
+		check(t, err)
 		_, err = r.Snapshot().Device("vendor.com/net=d0")
-		testkit.Must(t, errors.Join(err, r.Close()))
+		check(t, errors.Join(err, r.Close()))
 		read = time.Since(began)
 		began, before = time.Now(), late()
 	})
@@ -165,7 +165,7 @@ func ownFileSystem(t *testing.T, dir string) {
 		t.Logf("on the file system of the temporary directory: %v", err)
 		return
 	}
-	t.Cleanup(func() { testkit.Must(t, unix.Unmount(dir, unix.MNT_DETACH)) })
+	t.Cleanup(func() { check(t, unix.Unmount(dir, unix.MNT_DETACH)) })
 }
 
 // lateness tells how late this process was, all in all, for what it wanted to do every
@@ -192,7 +192,7 @@ func fill(t *testing.T, dir string, name func(i int) string, content func(i int)
 		if content != nil {
 			data = content(i)
 		}
-		testkit.Must(t, os.WriteFile(filepath.Join(dir, name(i)), data, 0o644))
+		check(t, os.WriteFile(filepath.Join(dir, name(i)), data, 0o644))
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"flag"
 	"os"
 	"testing"
+
+	"github.com/jackfield/jackfield/internal/base/testkit"
 )
 
 // Parallel tests here wait for something that never answers, and need no processor.
@@ -17,4 +19,10 @@ func TestMain(m *testing.M) {
 		_ = flag.Set("test.parallel", "8")
 	}
 	os.Exit(m.Run())
+}
+
+// check is testkit.Must under a short name, because most lines here need it.
+func check(t testing.TB, errs ...error) {
+	t.Helper()
+	testkit.Must(t, errs...)
 }

@@ -34,10 +34,10 @@ func (n *node) get(path string) (int, string) {
 		return d.DialContext(ctx, "unix", n.path("/run/metrics.sock"))
 	}}}
 	resp, err := client.Get("http://jackfield" + path)
-	testkit.Must(n.t, err)
+	check(n.t, err)
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	testkit.Must(n.t, err)
+	check(n.t, err)
 	return resp.StatusCode, string(body)
 }
 
@@ -108,14 +108,14 @@ func TestMetricsCountOutcomes(t *testing.T) {
 	if code, _ := n.get("/debug/pprof/"); code != http.StatusNotFound {
 		t.Errorf("profiles are served without being asked for: %d", code)
 	}
-	testkit.Must(t, n.runtime.Suspend())
+	check(t, n.runtime.Suspend())
 	eventually(t, "not ready without a runtime", func() bool { code, _ := n.get("/readyz"); return code == http.StatusServiceUnavailable })
 	n.metrics(`jackfield_nri_connected 0`)
-	testkit.Must(t, n.runtime.Resume())
+	check(t, n.runtime.Resume())
 	n.wait()
 	n.metrics(`jackfield_nri_connected 1`, `jackfield_nri_connections_total 2`)
 	st, err := os.Stat(n.path("/run/metrics.sock"))
-	testkit.Must(t, err)
+	check(t, err)
 	if st.Mode().Perm() != 0o600 {
 		t.Errorf("the socket's mode is %v", st.Mode())
 	}
@@ -133,7 +133,7 @@ audit: {file: /run/audit.log}
 	if _, err := n.create(n.pod("dpdk-1", map[string]string{"devices.jackfield.dev": "vendor.com/net=a,vendor.com/net=b"}), nil); err == nil {
 		t.Fatal("created beyond a limit")
 	}
-	testkit.Must(t, os.MkdirAll(n.path("/etc"), 0o755))
+	check(t, os.MkdirAll(n.path("/etc"), 0o755))
 	n.other("10", "other", injectedMount("/etc", "/host", "bind", "rbind"))
 	if _, err := n.create(n.pod("dpdk-1", nil), nil); err == nil {
 		t.Fatal("created with what another plugin injects")
@@ -169,7 +169,7 @@ func (n *node) auditLines(file string, count int) []map[string]any {
 		lines = nil
 		for line := range strings.Lines(string(data)) {
 			var v map[string]any
-			testkit.Must(n.t, json.Unmarshal([]byte(line), &v))
+			check(n.t, json.Unmarshal([]byte(line), &v))
 			lines = append(lines, v)
 		}
 		return true
@@ -208,7 +208,7 @@ func TestAuditFileHasOrigins(t *testing.T) {
 	}
 
 	// Rotation: the file is renamed, then SIGHUP is sent after another was put there.
-	testkit.Must(t, os.Rename(n.path("/run/audit.log"), n.path("/run/audit.log.1")))
+	check(t, os.Rename(n.path("/run/audit.log"), n.path("/run/audit.log.1")))
 	n.mustCreate(n.pod("dpdk-1", ask))
 	n.auditLines("/run/audit.log", 1)
 	n.plugin.Reopen()
@@ -221,21 +221,21 @@ func TestAuditFileHasOrigins(t *testing.T) {
 // full disk.
 func TestBlockedAuditFileDelaysNoContainer(t *testing.T) {
 	for name, put := range map[string]func(t *testing.T, file string){
-		"fifo":      func(t *testing.T, file string) { testkit.Must(t, unix.Mkfifo(file, 0o600)) },
-		"directory": func(t *testing.T, file string) { testkit.Must(t, os.Mkdir(file, 0o700)) },
-		"symlink":   func(t *testing.T, file string) { testkit.Must(t, os.Symlink("/etc/passwd", file)) },
+		"fifo":      func(t *testing.T, file string) { check(t, unix.Mkfifo(file, 0o600)) },
+		"directory": func(t *testing.T, file string) { check(t, os.Mkdir(file, 0o700)) },
+		"symlink":   func(t *testing.T, file string) { check(t, os.Symlink("/etc/passwd", file)) },
 		"full disk": func(t *testing.T, file string) {
 			dir := filepath.Dir(file)
 			if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=4096"); err != nil {
 				skip(t, "mount a small tmpfs: %v", err)
 			}
-			t.Cleanup(func() { testkit.Must(t, unix.Unmount(dir, unix.MNT_DETACH)) })
-			testkit.Must(t, os.WriteFile(filepath.Join(dir, "full"), make([]byte, 4096), 0o600))
+			t.Cleanup(func() { check(t, unix.Unmount(dir, unix.MNT_DETACH)) })
+			check(t, os.WriteFile(filepath.Join(dir, "full"), make([]byte, 4096), 0o600))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t, strings.ReplaceAll(observedYAML, "/run/audit.log", "/run/audit/log"), nritest.Options{})
-			testkit.Must(t, os.Mkdir(n.path("/run/audit"), 0o700))
+			check(t, os.Mkdir(n.path("/run/audit"), 0o700))
 			put(t, n.path("/run/audit/log"))
 			n.write("/etc/cdi/vendor.json", cdiSpec)
 			pod := n.pod("dpdk-1", map[string]string{"devices.jackfield.dev": "vendor.com/net=a"})
@@ -266,11 +266,11 @@ func skip(t testing.TB, format string, args ...any) {
 // address is free.
 func TestAddressInUseIsRetried(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	testkit.Must(t, err)
+	check(t, err)
 	address := l.Addr().String()
 	n := newNode(t, policyYAML+"metrics: {listen: \""+address+"\"}\n", nritest.Options{})
 	n.mustCreate(n.pod("dpdk-1", nil))
-	testkit.Must(t, l.Close())
+	check(t, l.Close())
 	eventually(t, "served at "+address, func() bool {
 		resp, err := http.Get("http://" + address + "/readyz")
 		if err != nil {

@@ -45,7 +45,7 @@ func missed(ids ...string) func(s *status.Node) bool {
 func (n *node) created(namespace string, annotations map[string]string, change func(*api.Container)) *api.Container {
 	n.t.Helper()
 	c, err := n.create(n.pod(namespace, annotations), change)
-	testkit.Must(n.t, err)
+	check(n.t, err)
 	return c.Container
 }
 
@@ -67,14 +67,14 @@ func TestMissedContainersAreReported(t *testing.T) {
 		refused = n.created("other", asksForA, nil)
 		pod := nritest.NewPod("dpdk-1", "p", nil)
 		n.devinfo(pod, "vhost-net", "net1", info)
-		testkit.Must(t, n.runtime.RunPodSandbox(context.Background(), pod))
+		check(t, n.runtime.RunPodSandbox(context.Background(), pod))
 		network = n.mustCreate(pod).Container
 
 		quiet["requests nothing"] = n.created("dpdk-1", nil, nil)
 		quiet["optional"] = n.created("dpdk-1", map[string]string{"devices.jackfield.dev": `[{"device": "vendor.com/net=a", "optional": true}]`}, nil)
 		unmanaged := nritest.NewPod("other", "p", nil)
 		n.devinfo(unmanaged, "vhost-net", "net1", info)
-		testkit.Must(t, n.runtime.RunPodSandbox(context.Background(), unmanaged))
+		check(t, n.runtime.RunPodSandbox(context.Background(), unmanaged))
 		quiet["no rule is for its network"] = n.mustCreate(unmanaged).Container
 		// Its record is lost, or somebody else gave it the device.
 		quiet["has it"] = n.created("dpdk-1", asksForA, func(c *api.Container) {
@@ -132,13 +132,13 @@ func TestMissedContainersAreReported(t *testing.T) {
 
 	// One after the other goes.
 	podOf := func(c *api.Container) *api.PodSandbox { return &api.PodSandbox{Id: c.PodSandboxId} }
-	testkit.Must(t, n.runtime.RemoveContainer(context.Background(), podOf(lacks), lacks))
+	check(t, n.runtime.RemoveContainer(context.Background(), podOf(lacks), lacks))
 	n.status("the container is removed", missed(refused.Id, network.Id))
-	testkit.Must(t, n.runtime.RemovePodSandbox(context.Background(), podOf(refused)))
+	check(t, n.runtime.RemovePodSandbox(context.Background(), podOf(refused)))
 	n.status("the pod is removed", missed(network.Id))
 	stopped := network
 	stopped.State = api.ContainerState_CONTAINER_STOPPED
-	testkit.Must(t, n.runtime.StopContainer(context.Background(), podOf(network), stopped))
+	check(t, n.runtime.StopContainer(context.Background(), podOf(network), stopped))
 	n.status("the container has ended", missed())
 	n.metrics("jackfield_containers_missed 0")
 	if out := run("doctor"); !strings.Contains(out, "ok       missed") {
@@ -183,9 +183,9 @@ func (s *criServer) StopContainer(_ context.Context, r *cri.StopContainerRequest
 
 func (n *node) serveCRI(socket string) *criServer {
 	n.t.Helper()
-	testkit.Must(n.t, os.MkdirAll(filepath.Dir(n.path(socket)), 0o755))
+	check(n.t, os.MkdirAll(filepath.Dir(n.path(socket)), 0o755))
 	l, err := net.Listen("unix", n.path(socket))
-	testkit.Must(n.t, err)
+	check(n.t, err)
 	s := &criServer{n: n, stopped: make(chan *cri.StopContainerRequest, 100)}
 	srv := grpc.NewServer()
 	cri.RegisterRuntimeServiceServer(srv, s)
@@ -228,14 +228,14 @@ func TestMissedContainersAreEvicted(t *testing.T) {
 	n.status("those that cannot have all are left", missed(refused.Id, absent.Id))
 	// The runtime connects again, and the containers still run: they are not stopped twice.
 	eventually(t, "both evictions are logged", func() bool { return strings.Count(n.log.String(), "evicted the container") == 2 })
-	testkit.Must(t, n.runtime.Restart())
+	check(t, n.runtime.Restart())
 	n.wait()
 	third := nritest.NewPod("dpdk-1", "p", asksForA)
 	n.runtime.AddPod(third)
-	testkit.Must(t, n.runtime.Suspend())
+	check(t, n.runtime.Suspend())
 	ctr := &api.Container{Id: nritest.NewID(), PodSandboxId: third.Id, Name: "c", Linux: &api.LinuxContainer{}}
 	n.runtime.AddContainer(ctr)
-	testkit.Must(t, n.runtime.Resume())
+	check(t, n.runtime.Resume())
 	n.wait()
 	var r *cri.StopContainerRequest
 	eventually(t, "the eviction of a new one", func() bool {

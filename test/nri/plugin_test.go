@@ -80,23 +80,23 @@ func preparedNode(t testing.TB, yaml string, opts nritest.Options, prepare func(
 	t.Helper()
 	// Sockets need a short path.
 	dir, err := os.MkdirTemp("", "jf")
-	testkit.Must(t, err)
-	t.Cleanup(func() { testkit.Must(t, os.RemoveAll(dir)) })
+	check(t, err)
+	t.Cleanup(func() { check(t, os.RemoveAll(dir)) })
 	n := &node{t: t, dir: dir, log: &syncBuffer{}}
 	for _, d := range []string{"etc/cdi", "run/cdi", "run/vsw", "run/k8s.cni.cncf.io/devinfo/cni", "run/k8s.cni.cncf.io/devinfo/dp", "dev", "var"} {
-		testkit.Must(t, os.MkdirAll(filepath.Join(dir, d), 0o755))
+		check(t, os.MkdirAll(filepath.Join(dir, d), 0o755))
 	}
-	testkit.Must(t, os.Symlink("../run", filepath.Join(dir, "var/run")))
+	check(t, os.Symlink("../run", filepath.Join(dir, "var/run")))
 	prepare(n)
 	host, err := hostfs.New(dir)
-	testkit.Must(t, err)
+	check(t, err)
 	cfg, err := config.Parse([]byte(yaml), "/etc/jackfield/config.yaml")
-	testkit.Must(t, err)
+	check(t, err)
 	n.runtime = nritest.New(t, opts)
 	log := logrus.New()
 	log.SetOutput(io.MultiWriter(n.log))
 	n.plugin, err = nri.New(nri.Options{Host: host, Config: cfg, ConfigGiven: true, Socket: n.runtime.SocketPath()}, log)
-	testkit.Must(t, err)
+	check(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- n.plugin.Run(ctx) }()
@@ -105,7 +105,7 @@ func preparedNode(t testing.TB, yaml string, opts nritest.Options, prepare func(
 		if err := <-done; err != nil {
 			t.Errorf("the plugin ended with %v", err)
 		}
-		testkit.Must(t, n.plugin.Close())
+		check(t, n.plugin.Close())
 		n.runtime.Gone("50-jackfield")
 	})
 	t.Cleanup(func() {
@@ -122,15 +122,15 @@ func (n *node) wait() {
 	n.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), testkit.Hangs)
 	defer cancel()
-	testkit.Must(n.t, n.runtime.WaitPlugin(ctx, "50-jackfield"))
+	check(n.t, n.runtime.WaitPlugin(ctx, "50-jackfield"))
 }
 
 func (n *node) path(host string) string { return filepath.Join(n.dir, host) }
 
 func (n *node) write(host, content string) {
 	n.t.Helper()
-	testkit.Must(n.t, os.MkdirAll(filepath.Dir(n.path(host)), 0o755))
-	testkit.Must(n.t, os.WriteFile(n.path(host), []byte(content), 0o644))
+	check(n.t, os.MkdirAll(filepath.Dir(n.path(host)), 0o755))
+	check(n.t, os.WriteFile(n.path(host), []byte(content), 0o644))
 }
 
 // devinfo writes a device-info file as Multus names it.
@@ -141,17 +141,17 @@ func (n *node) devinfo(pod *api.PodSandbox, nad, iface, content string) {
 
 func (n *node) listen(kind vswitch.Kind, host string) *vswitch.Server {
 	n.t.Helper()
-	testkit.Must(n.t, os.MkdirAll(filepath.Dir(n.path(host)), 0o755))
+	check(n.t, os.MkdirAll(filepath.Dir(n.path(host)), 0o755))
 	s, err := vswitch.Listen(kind, n.path(host), vswitch.Greeting(host))
-	testkit.Must(n.t, err)
-	n.t.Cleanup(func() { testkit.Must(n.t, s.Close()) })
+	check(n.t, err)
+	n.t.Cleanup(func() { check(n.t, s.Close()) })
 	return s
 }
 
 func (n *node) pod(namespace string, annotations map[string]string) *api.PodSandbox {
 	n.t.Helper()
 	pod := nritest.NewPod(namespace, "p", annotations)
-	testkit.Must(n.t, n.runtime.RunPodSandbox(context.Background(), pod))
+	check(n.t, n.runtime.RunPodSandbox(context.Background(), pod))
 	return pod
 }
 
@@ -171,7 +171,7 @@ func (n *node) create(pod *api.PodSandbox, change func(*api.Container)) (*nrites
 func (n *node) mustCreate(pod *api.PodSandbox) *nritest.Created {
 	n.t.Helper()
 	c, err := n.create(pod, nil)
-	testkit.Must(n.t, err)
+	check(n.t, err)
 	return c
 }
 
@@ -230,7 +230,7 @@ func TestSocketsReachTheSpec(t *testing.T) {
 	n.devinfo(pod, "vhost-net", "net1", `{"type":"vhost-user","version":"1.1.0","vhost-user":{"mode":"client","path":"/var/run/vsw/p1/vhost.sock"}}`)
 	n.devinfo(pod, "memif-net", "net2", `{"type":"memif","version":"1.1.0","memif":{"role":"slave","mode":"ethernet","path":"/var/run/vsw/p2/memif.sock"}}`)
 	n.devinfo(pod, "app-net", "net3", `{"type":"vhost-user","version":"1.1.0","vhost-user":{"mode":"server","path":"/var/run/vsw/p3/x/app.sock"}}`)
-	testkit.Must(t, n.runtime.RunPodSandbox(context.Background(), pod))
+	check(t, n.runtime.RunPodSandbox(context.Background(), pod))
 	c := n.mustCreate(pod)
 	for dst, access := range map[string]string{
 		"/var/run/jackfield": "ro", "/var/run/jackfield/net/net1": "ro", "/var/run/jackfield/net/net2": "ro", "/var/run/jackfield/net/net3": "rw",
@@ -266,7 +266,7 @@ func TestSocketsReachTheSpec(t *testing.T) {
 		}
 	}
 	data, err := os.ReadFile(filepath.Join(mount(c.Spec, "/var/run/jackfield").Source, "devices.json"))
-	testkit.Must(t, err)
+	check(t, err)
 	var view []struct {
 		Name, Interface string
 		DeviceInfo      struct {
@@ -274,15 +274,15 @@ func TestSocketsReachTheSpec(t *testing.T) {
 			VhostUser struct{ Path string } `json:"vhost-user"`
 		} `json:"device-info"`
 	}
-	testkit.Must(t, json.Unmarshal(data, &view))
+	check(t, json.Unmarshal(data, &view))
 	if len(view) != 3 || view[0].Name != "dpdk-1/vhost-net" || view[0].DeviceInfo.VhostUser.Path != "/var/run/jackfield/net/net1/vhost.sock" {
 		t.Errorf("devices.json is %s", data)
 	}
 	if _, err := os.Stat(n.path("/run/vsw/p3/x")); err != nil {
 		t.Errorf("the application's directory: %v", err)
 	}
-	testkit.Must(t, n.runtime.RemoveContainer(context.Background(), pod, c.Container))
-	testkit.Must(t, n.runtime.RemovePodSandbox(context.Background(), pod))
+	check(t, n.runtime.RemoveContainer(context.Background(), pod, c.Container))
+	check(t, n.runtime.RemovePodSandbox(context.Background(), pod))
 	n.nothingLeft()
 	if _, err := os.Stat(n.path("/run/vsw/p3")); !os.IsNotExist(err) {
 		t.Errorf("the application's directory is left: %v", err)
@@ -297,7 +297,7 @@ func (n *node) nothingLeft() {
 	n.t.Helper()
 	for _, d := range []string{"containers", "sandboxes", "claims"} {
 		entries, err := os.ReadDir(n.path("/run/jackfield/" + d))
-		testkit.Must(n.t, err)
+		check(n.t, err)
 		for _, e := range entries {
 			n.t.Errorf("left in the state directory: %s/%s", d, e.Name())
 		}
@@ -360,12 +360,12 @@ func TestRefusalsNameRequestRuleAndRemedy(t *testing.T) {
 			n.listen(vswitch.VhostUser, "/run/vsw/p1/vhost.sock")
 			n.listen(vswitch.VhostUser, "/run/vsw/shared.sock")
 			n.listen(vswitch.VhostUser, "/etc/outside/x.sock")
-			testkit.Must(t, os.Symlink("/etc/outside", n.path("/run/vsw/link")))
+			check(t, os.Symlink("/etc/outside", n.path("/run/vsw/link")))
 			pod := nritest.NewPod(tc.namespace, "p", tc.annotations)
 			if tc.devinfo != "" {
 				n.devinfo(pod, "nad", "net1", tc.devinfo)
 			}
-			testkit.Must(t, n.runtime.RunPodSandbox(context.Background(), pod))
+			check(t, n.runtime.RunPodSandbox(context.Background(), pod))
 			_, err := n.create(pod, nil)
 			if err == nil {
 				t.Fatal("the container was created")
@@ -376,7 +376,7 @@ func TestRefusalsNameRequestRuleAndRemedy(t *testing.T) {
 					t.Errorf("the error does not name %q: %v", w, err)
 				}
 			}
-			testkit.Must(t, n.runtime.RemovePodSandbox(context.Background(), pod))
+			check(t, n.runtime.RemovePodSandbox(context.Background(), pod))
 			n.nothingLeft()
 		})
 	}
@@ -387,7 +387,7 @@ func TestUngrantedAttachmentIsUnmanaged(t *testing.T) {
 	pod := nritest.NewPod("other", "p", nil)
 	n.devinfo(pod, "nad", "net1", `{"type":"vhost-user","version":"1.1.0","vhost-user":{"mode":"client","path":"/elsewhere/vhost.sock"}}`)
 	n.devinfo(pod, "nad", "net2", `nonsense`)
-	testkit.Must(t, n.runtime.RunPodSandbox(context.Background(), pod))
+	check(t, n.runtime.RunPodSandbox(context.Background(), pod))
 	c := n.mustCreate(pod)
 	if len(c.Spec.Mounts) != len(c.Before.Mounts) {
 		t.Errorf("mounts were added: %v", c.Spec.Mounts)
@@ -449,7 +449,7 @@ func TestPresentEditsAreNotInjectedTwice(t *testing.T) {
 		c.Hooks = &api.Hooks{CreateRuntime: []*api.Hook{{Path: "/bin/true", Args: []string{"true"}}}}
 		c.Linux.Devices = []*api.LinuxDevice{{Path: "/dev/net-a", Type: "c", Major: 1, Minor: 5}}
 	})
-	testkit.Must(t, err)
+	check(t, err)
 	if a := c.Adjust; a != nil && (len(a.Env)+len(a.Mounts)+len(a.GetLinux().GetDevices()) > 0 || len(a.GetHooks().GetCreateRuntime()) > 0) {
 		t.Errorf("adjusted all the same: %v", a)
 	}
@@ -466,7 +466,7 @@ func TestReconnectAfterTheRuntimeRestarts(t *testing.T) {
 	n := newNode(t, policyYAML, nritest.Options{})
 	n.write("/etc/cdi/vendor.json", cdiSpec)
 	for range 5 {
-		testkit.Must(t, n.runtime.Restart())
+		check(t, n.runtime.Restart())
 		n.wait()
 		c := n.mustCreate(n.pod("dpdk-1", map[string]string{"devices.jackfield.dev": "vendor.com/net=b"}))
 		if !slices.Contains(c.Spec.Process.Env, "DEV=b") {
@@ -484,15 +484,15 @@ func TestReconnectAfterLongAbsence(t *testing.T) {
 	n := newNode(t, policyYAML, nritest.Options{})
 	var took []time.Duration
 	for range 3 {
-		testkit.Must(t, n.runtime.Suspend())
+		check(t, n.runtime.Suspend())
 		// CRI-O leaves a socket behind that nobody listens at.
 		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-		testkit.Must(t, err)
-		testkit.Must(t, unix.Bind(fd, &unix.SockaddrUnix{Name: n.runtime.SocketPath()}))
-		testkit.Must(t, unix.Close(fd))
+		check(t, err)
+		check(t, unix.Bind(fd, &unix.SockaddrUnix{Name: n.runtime.SocketPath()}))
+		check(t, unix.Close(fd))
 		time.Sleep(away)
 		began := time.Now()
-		testkit.Must(t, n.runtime.Resume())
+		check(t, n.runtime.Resume())
 		n.wait()
 		last := time.Since(began)
 		if took = append(took, last); last < limit {
@@ -506,13 +506,13 @@ func TestSynchronizeRemovesStateOfGoneContainers(t *testing.T) {
 	n := newNode(t, policyYAML, nritest.Options{})
 	pod := nritest.NewPod("dpdk-1", "p", nil)
 	n.devinfo(pod, "app", "net1", `{"type":"vhost-user","version":"1.1.0","vhost-user":{"mode":"server","path":"/var/run/vsw/own/app.sock"}}`)
-	testkit.Must(t, n.runtime.RunPodSandbox(context.Background(), pod))
+	check(t, n.runtime.RunPodSandbox(context.Background(), pod))
 	c := n.mustCreate(pod)
 	// The pod ends while the plugin is away.
-	testkit.Must(t, n.runtime.Suspend())
+	check(t, n.runtime.Suspend())
 	n.runtime.Forget(c.Container.Id)
 	n.runtime.Forget(pod.Id)
-	testkit.Must(t, n.runtime.Resume())
+	check(t, n.runtime.Resume())
 	n.wait()
 	n.nothingLeft()
 	if _, err := os.Stat(n.path("/run/vsw/own")); !os.IsNotExist(err) {
@@ -527,7 +527,7 @@ func TestTwoPodsCannotShareSocketDirectory(t *testing.T) {
 	for range 2 {
 		pod := nritest.NewPod("dpdk-1", "p", nil)
 		n.devinfo(pod, "app", "net1", info)
-		testkit.Must(t, n.runtime.RunPodSandbox(context.Background(), pod))
+		check(t, n.runtime.RunPodSandbox(context.Background(), pod))
 		pods = append(pods, pod)
 	}
 	n.mustCreate(pods[0])
@@ -537,14 +537,14 @@ func TestTwoPodsCannotShareSocketDirectory(t *testing.T) {
 	}
 	// A second container of the first pod shares it.
 	n.mustCreate(pods[0])
-	testkit.Must(t, n.runtime.RemovePodSandbox(context.Background(), pods[0]))
+	check(t, n.runtime.RemovePodSandbox(context.Background(), pods[0]))
 	n.mustCreate(pods[1])
 }
 
 func TestHangingFileSystemDoesNotBlockRuntime(t *testing.T) {
 	n := newNode(t, policyYAML, nritest.Options{})
-	testkit.Must(t, unix.Mkfifo(n.path("/etc/cdi/fifo.json"), 0o644))
-	testkit.Must(t, unix.Mkfifo(n.path("/run/k8s.cni.cncf.io/devinfo/cni/x-"+strings.Repeat("a", 64)+"_net1"), 0o644))
+	check(t, unix.Mkfifo(n.path("/etc/cdi/fifo.json"), 0o644))
+	check(t, unix.Mkfifo(n.path("/run/k8s.cni.cncf.io/devinfo/cni/x-"+strings.Repeat("a", 64)+"_net1"), 0o644))
 	n.write("/etc/cdi/vendor.json", cdiSpec)
 	// An open of a FIFO waits for a writer, and there is none.
 	start := time.Now()
@@ -553,8 +553,8 @@ func TestHangingFileSystemDoesNotBlockRuntime(t *testing.T) {
 		t.Errorf("after %v: %v", time.Since(start), c.Spec.Process.Env)
 	}
 	pod := nritest.NewPod("dpdk-1", "p", nil)
-	testkit.Must(t, unix.Mkfifo(n.path("/run/k8s.cni.cncf.io/devinfo/cni/x-"+pod.Id+"_net1"), 0o644))
-	testkit.Must(t, n.runtime.RunPodSandbox(context.Background(), pod))
+	check(t, unix.Mkfifo(n.path("/run/k8s.cni.cncf.io/devinfo/cni/x-"+pod.Id+"_net1"), 0o644))
+	check(t, n.runtime.RunPodSandbox(context.Background(), pod))
 	if _, err := n.create(pod, nil); err == nil || !strings.Contains(err.Error(), "FIFO") {
 		t.Errorf("device-info that is a FIFO gave %v", err)
 	}

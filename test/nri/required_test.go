@@ -16,7 +16,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/sirupsen/logrus"
 
-	"github.com/jackfield/jackfield/internal/base/testkit"
 	"github.com/jackfield/jackfield/internal/config"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/nri"
@@ -49,7 +48,7 @@ func TestContainerWithoutRequiredPlugin(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			r := nritest.New(t, nritest.Options{RuntimeVersion: "2.3.0", Validator: tc.validator})
 			pod := nritest.NewPod("dpdk-a", "fwd-0", tc.annotations)
-			testkit.Must(t, r.RunPodSandbox(t.Context(), pod))
+			check(t, r.RunPodSandbox(t.Context(), pod))
 			created, err := r.CreateContainer(t.Context(), pod, &api.Container{Name: "app"})
 			if tc.refused {
 				if err == nil || !strings.Contains(err.Error(), "jackfield") {
@@ -57,7 +56,7 @@ func TestContainerWithoutRequiredPlugin(t *testing.T) {
 				}
 				return
 			}
-			testkit.Must(t, err)
+			check(t, err)
 			if created.Adjust != nil && len(created.Adjust.GetEnv()) > 0 {
 				t.Errorf("somebody injected %v", created.Adjust)
 			}
@@ -68,11 +67,11 @@ func TestContainerWithoutRequiredPlugin(t *testing.T) {
 // A container that requires the plugin is created while the plugin is connected.
 func TestContainerWithRequiredPluginIsCreated(t *testing.T) {
 	n := newNode(t, policyYAML, nritest.Options{RuntimeVersion: "2.3.0", Validator: &validator.DefaultValidatorConfig{Enable: true, RequiredPlugins: []string{"jackfield"}}})
-	testkit.Must(t, os.WriteFile(n.path("/etc/cdi/v.json"), []byte(`{"cdiVersion":"0.6.0","kind":"vendor.com/net","devices":[{"name":"a","containerEdits":{"env":["A=1"]}}]}`), 0o644))
+	check(t, os.WriteFile(n.path("/etc/cdi/v.json"), []byte(`{"cdiVersion":"0.6.0","kind":"vendor.com/net","devices":[{"name":"a","containerEdits":{"env":["A=1"]}}]}`), 0o644))
 	pod := nritest.NewPod("dpdk-a", "fwd-0", map[string]string{"devices.jackfield.dev": "vendor.com/net=a", requiredAnnotation: "[jackfield]"})
-	testkit.Must(t, n.runtime.RunPodSandbox(t.Context(), pod))
+	check(t, n.runtime.RunPodSandbox(t.Context(), pod))
 	_, err := n.runtime.CreateContainer(t.Context(), pod, &api.Container{Name: "app"})
-	testkit.Must(t, err)
+	check(t, err)
 }
 
 // Invalid IDs from the runtime give errors or nothing, and the plugin goes on. Outside of the state
@@ -81,18 +80,18 @@ func TestInvalidIDsOfRuntimeAreRefused(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"etc/precious/file", "etc/x.container", "run/etc/file", "run/precious/x.container", "run/precious/file", "run/x.container", "precious/file",
 		"run/vsw/precious/file", "var/lib/precious/file"} {
-		testkit.Must(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
-		testkit.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(name), 0o600))
+		check(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
+		check(t, os.WriteFile(filepath.Join(dir, name), []byte(name), 0o600))
 	}
-	testkit.Must(t, os.Symlink("../run", filepath.Join(dir, "var/run")))
+	check(t, os.Symlink("../run", filepath.Join(dir, "var/run")))
 	before := filesOutside(t, dir, "run/jackfield")
 	host, err := hostfs.New(dir)
-	testkit.Must(t, err)
+	check(t, err)
 	cfg, err := config.Parse([]byte(policyYAML), "/etc/jackfield/config.yaml")
-	testkit.Must(t, err)
+	check(t, err)
 	p, err := nri.New(nri.Options{Host: host, Config: cfg, ConfigGiven: true}, logrus.New())
-	testkit.Must(t, err)
-	defer func() { testkit.Must(t, p.Close()) }()
+	check(t, err)
+	defer func() { check(t, p.Close()) }()
 	ctx := context.Background()
 	asks := map[string]string{"devices.jackfield.dev": "vendor.com/net=a", "networks.jackfield.dev": "net1"}
 	ids := []string{"", ".", "..", "../../etc", "/etc", "a/b", strings.Repeat("x", 5000), "a\x00b", "a\nb",
@@ -103,19 +102,19 @@ func TestInvalidIDsOfRuntimeAreRefused(t *testing.T) {
 			containers := []*api.Container{nil, {Id: id, PodSandboxId: "another", Name: id, Env: []string{id, "=", "A"},
 				Mounts: []*api.Mount{nil, {Destination: id, Source: id}}, Hooks: &api.Hooks{Prestart: []*api.Hook{nil}},
 				Linux: &api.LinuxContainer{Devices: []*api.LinuxDevice{nil, {Path: id, Type: id, Major: -1}}}}}
-			testkit.Must(t, p.RunPodSandbox(ctx, pod))
+			check(t, p.RunPodSandbox(ctx, pod))
 			for _, c := range containers {
 				adjust, _, err := p.CreateContainer(ctx, pod, c)
 				if err == nil && len(adjust.GetMounts())+len(adjust.GetLinux().GetDevices()) > 0 {
 					t.Errorf("pod %v, container %v: injected %v", pod, c, adjust)
 				}
 				_, err = p.StopContainer(ctx, pod, c)
-				testkit.Must(t, err)
-				testkit.Must(t, p.RemoveContainer(ctx, pod, c))
+				check(t, err)
+				check(t, p.RemoveContainer(ctx, pod, c))
 				_ = p.ValidateContainerAdjustment(ctx, &api.ValidateContainerAdjustmentRequest{Pod: pod, Container: c,
 					Adjust: &api.ContainerAdjustment{Mounts: []*api.Mount{nil, {Source: id}}, Linux: &api.LinuxContainerAdjustment{Devices: []*api.LinuxDevice{nil, {Path: id}}}}})
 			}
-			testkit.Must(t, p.RemovePodSandbox(ctx, pod))
+			check(t, p.RemovePodSandbox(ctx, pod))
 			if _, err := p.Synchronize(ctx, []*api.PodSandbox{pod}, containers); err != nil {
 				t.Error(err)
 			}
@@ -131,7 +130,7 @@ func TestInvalidIDsOfRuntimeAreRefused(t *testing.T) {
 func filesOutside(t *testing.T, dir, state string) map[string]string {
 	t.Helper()
 	files := map[string]string{}
-	testkit.Must(t, filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
+	check(t, filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}

@@ -26,7 +26,7 @@ func TestShutdownDuringCreation(t *testing.T) {
 			}
 			n := newNode(t, policyYAML, opts)
 			n.write("/etc/cdi/vendor.json", cdiSpec)
-			testkit.Must(t, os.MkdirAll(n.path("/run/cdi"), 0o755))
+			check(t, os.MkdirAll(n.path("/run/cdi"), 0o755))
 			n.mustCreate(n.pod("dpdk-1", map[string]string{"devices.jackfield.dev": "vendor.com/net=a"}))
 			pod := n.pod("dpdk-1", map[string]string{"devices.jackfield.dev": "vendor.com/net=a"})
 			release := hangfs.Mount(t, n.path("/run/cdi"))

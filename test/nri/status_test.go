@@ -35,7 +35,7 @@ import (
 func (n *node) host() hostfs.Root {
 	n.t.Helper()
 	host, err := hostfs.New(n.dir)
-	testkit.Must(n.t, err)
+	check(n.t, err)
 	return host
 }
 
@@ -63,7 +63,7 @@ func TestStatusListsInjectedEdits(t *testing.T) {
 	pod := nritest.NewPod("dpdk-1", "p", map[string]string{"devices.jackfield.dev": "vendor.com/net=a"})
 	n.listen(vswitch.VhostUser, "/run/vsw/p1/vhost.sock")
 	n.devinfo(pod, "vhost-net", "net1", `{"type":"vhost-user","version":"1.1.0","vhost-user":{"mode":"client","path":"/var/run/vsw/p1/vhost.sock"}}`)
-	testkit.Must(t, n.runtime.RunPodSandbox(context.Background(), pod))
+	check(t, n.runtime.RunPodSandbox(context.Background(), pod))
 	c := n.mustCreate(pod)
 	n.mustCreate(n.pod("dpdk-1", nil)) // given nothing
 	s := n.status("one container", containers(1))
@@ -119,7 +119,7 @@ func TestStatusListsInjectedEdits(t *testing.T) {
 		t.Errorf("exit status %d: %s", code, &msg)
 	}
 
-	testkit.Must(t, n.runtime.RemoveContainer(context.Background(), pod, c.Container))
+	check(t, n.runtime.RemoveContainer(context.Background(), pod, c.Container))
 	n.status("no container", containers(0))
 	eventually(t, "no record", func() bool { return n.records() == 0 })
 	if code := run(); code != 0 || !strings.Contains(out.String(), "0 running with injected devices or sockets") {
@@ -130,7 +130,7 @@ func TestStatusListsInjectedEdits(t *testing.T) {
 	// have ended.
 	n.mustCreate(pod)
 	n.status("another container", containers(1))
-	testkit.Must(t, n.runtime.RemovePodSandbox(context.Background(), pod))
+	check(t, n.runtime.RemovePodSandbox(context.Background(), pod))
 	n.status("no container after the pod", containers(0))
 	eventually(t, "no record after the pod", func() bool { return n.records() == 0 })
 }
@@ -153,8 +153,8 @@ func TestStatusSurvivesRestart(t *testing.T) {
 	lives, dies := create(), create()
 	n.status("two containers", containers(2))
 	eventually(t, "two records", func() bool { return n.records() == 2 })
-	testkit.Must(t, os.WriteFile(n.path("/run/jackfield/status/"+strings.Repeat("f", 64)), []byte("{"), 0o600))
-	testkit.Must(t, os.WriteFile(n.path("/run/jackfield/status/.half"), []byte("{"), 0o600))
+	check(t, os.WriteFile(n.path("/run/jackfield/status/"+strings.Repeat("f", 64)), []byte("{"), 0o600))
+	check(t, os.WriteFile(n.path("/run/jackfield/status/.half"), []byte("{"), 0o600))
 
 	n.another(t, func() { n.runtime.Forget(dies.Container.PodSandboxId) })
 	s := n.status("the daemon's successor", func(s *status.Node) bool { return len(s.Containers) == 1 && s.Registered })
@@ -180,18 +180,18 @@ func (n *node) anotherWith(t *testing.T, yaml string, change func()) {
 	n.runtime.Forget(pod.Id)
 	change()
 	cfg, err := config.Parse([]byte(yaml), "/etc/jackfield/config.yaml")
-	testkit.Must(t, err)
+	check(t, err)
 	log := logrus.New()
 	log.SetOutput(io.MultiWriter(n.log))
 	p, err := nri.New(nri.Options{Host: n.host(), Config: cfg, ConfigGiven: true, Socket: n.runtime.SocketPath()}, log)
-	testkit.Must(t, err)
+	check(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- p.Run(ctx) }()
 	t.Cleanup(func() {
 		cancel()
-		testkit.Must(t, <-done)
-		testkit.Must(t, p.Close())
+		check(t, <-done)
+		check(t, p.Close())
 	})
 	n.wait()
 }
@@ -211,14 +211,14 @@ func TestStatusSocketAdmitsOnlyRoot(t *testing.T) {
 	}
 
 	// Whatever the mode says, another user is not answered.
-	testkit.Must(t, os.Chmod(socket, 0o666))
-	testkit.Must(t, os.Chmod(n.dir, 0o755))
+	check(t, os.Chmod(socket, 0o666))
+	check(t, os.Chmod(n.dir, 0o755))
 	exe, err := os.Executable()
-	testkit.Must(t, err)
+	check(t, err)
 	copied := filepath.Join(n.dir, "peer")
 	data, err := os.ReadFile(exe)
-	testkit.Must(t, err)
-	testkit.Must(t, os.WriteFile(copied, data, 0o755))
+	check(t, err)
+	check(t, os.WriteFile(copied, data, 0o755))
 	cmd := exec.Command(copied, "-test.run=^TestHelperStatusPeer$")
 	cmd.Env = append(os.Environ(), "STATUS_ROOT="+n.dir)
 	if os.Geteuid() != 0 {
@@ -240,7 +240,7 @@ func TestStatusSocketAdmitsOnlyRoot(t *testing.T) {
 		var peers []net.Conn
 		for range 30 {
 			c, err := net.Dial("unix", socket)
-			testkit.Must(t, err)
+			check(t, err)
 			t.Cleanup(func() { c.Close() })
 			_, _ = fmt.Fprint(c, "GET /status HTTP/1.1\r\nHost: x\r\n")
 			peers = append(peers, c)
@@ -249,7 +249,7 @@ func TestStatusSocketAdmitsOnlyRoot(t *testing.T) {
 		n.mustCreate(pod)
 		took := time.Since(began)
 		held := func(c net.Conn) bool {
-			testkit.Must(t, c.SetReadDeadline(time.Now().Add(time.Millisecond)))
+			check(t, c.SetReadDeadline(time.Now().Add(time.Millisecond)))
 			_, err := c.Read(make([]byte, 1))
 			return errors.Is(err, os.ErrDeadlineExceeded)
 		}
@@ -270,7 +270,7 @@ func TestHelperStatusPeer(t *testing.T) {
 		return // runs as another user, below TestStatusSocketAdmitsOnlyRoot
 	}
 	host, err := hostfs.New(root)
-	testkit.Must(t, err)
+	check(t, err)
 	ctx, cancel := context.WithTimeout(context.Background(), testkit.Hangs)
 	defer cancel()
 	_, err = status.Get(ctx, host, "/run/jackfield")

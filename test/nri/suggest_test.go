@@ -12,7 +12,6 @@ import (
 	"github.com/containerd/nri/pkg/api"
 
 	"github.com/jackfield/jackfield/internal/adapter/cli"
-	"github.com/jackfield/jackfield/internal/base/testkit"
 	nritest "github.com/jackfield/jackfield/test/nri"
 	"github.com/jackfield/jackfield/test/vswitch"
 )
@@ -57,7 +56,7 @@ audit: {file: /run/audit.log}
 		t.Fatalf("suggest: status %d, %q\n%s", code, stderr, rules)
 	}
 	suggested := n.path("/suggested.yaml")
-	testkit.Must(t, os.WriteFile(suggested, []byte(rules), 0o644))
+	check(t, os.WriteFile(suggested, []byte(rules), 0o644))
 	if code, stdout, stderr := run(t, "validate", "--no-host", "--as", "config", suggested); code != 0 {
 		t.Errorf("validate: status %d, %s%s in\n%s", code, stdout, stderr, rules)
 	}

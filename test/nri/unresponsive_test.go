@@ -75,7 +75,7 @@ func TestUnresponsiveDirectoryRefusesOnlyItsContainers(t *testing.T) {
 				defer func() { began = time.Now() }()
 				n.write("/etc/cdi/vendor.json", cdiSpec)
 				n.listen(vswitch.VhostUser, "/run/vsw/p1/vhost.sock")
-				testkit.Must(t, os.MkdirAll(n.path(tc.dir), 0o755))
+				check(t, os.MkdirAll(n.path(tc.dir), 0o755))
 				if !tc.later {
 					release = hangfs.Mount(t, n.path(tc.dir))
 				}
@@ -97,7 +97,7 @@ func TestUnresponsiveDirectoryRefusesOnlyItsContainers(t *testing.T) {
 				if info {
 					n.devinfo(pod, "vhost-net", "net1", `{"type":"vhost-user","version":"1.1.0","vhost-user":{"mode":"client","path":"/var/run/vsw/p1/vhost.sock"}}`)
 				}
-				testkit.Must(t, n.runtime.RunPodSandbox(context.Background(), pod))
+				check(t, n.runtime.RunPodSandbox(context.Background(), pod))
 				c, err := n.create(pod, nil)
 				for end := time.Now().Add(testkit.Hangs); want && timedOut(err) && time.Now().Before(end); {
 					c, err = n.create(pod, nil)
@@ -109,9 +109,9 @@ func TestUnresponsiveDirectoryRefusesOnlyItsContainers(t *testing.T) {
 					t.Errorf("%s: %v", what, err)
 				}
 				if c != nil {
-					testkit.Must(t, n.runtime.RemoveContainer(context.Background(), pod, c.Container))
+					check(t, n.runtime.RemoveContainer(context.Background(), pod, c.Container))
 				}
-				testkit.Must(t, n.runtime.RemovePodSandbox(context.Background(), pod))
+				check(t, n.runtime.RemovePodSandbox(context.Background(), pod))
 			}
 			try("nothing asked", nil, false, tc.nothing)
 			try("a CDI device", device, false, tc.device)
@@ -150,7 +150,7 @@ func TestUnresponsiveDirectoryRefusesOnlyItsContainers(t *testing.T) {
 			eventually(t, "a socket after the directory is back", func() bool {
 				pod := nritest.NewPod("dpdk-1", "p", nil)
 				n.devinfo(pod, "vhost-net", "net1", `{"type":"vhost-user","version":"1.1.0","vhost-user":{"mode":"client","path":"/var/run/vsw/p1/vhost.sock"}}`)
-				testkit.Must(t, n.runtime.RunPodSandbox(context.Background(), pod))
+				check(t, n.runtime.RunPodSandbox(context.Background(), pod))
 				c, err := n.create(pod, nil)
 				return err == nil && slices.Contains(c.Spec.Process.Env, "JACKFIELD_NET1_SOCKET=/var/run/jackfield/net/net1/vhost.sock")
 			})
@@ -172,7 +172,7 @@ func TestUnresponsiveStateDirectoryFailsStart(t *testing.T) {
 	begin := func() (*api.PodSandbox, *nritest.Created) {
 		pod := nritest.NewPod("dpdk-1", "p", nil)
 		n.devinfo(pod, "vhost-net", "net1", `{"type":"vhost-user","version":"1.1.0","vhost-user":{"mode":"client","path":"/var/run/vsw/p1/vhost.sock"}}`)
-		testkit.Must(t, n.runtime.RunPodSandbox(t.Context(), pod))
+		check(t, n.runtime.RunPodSandbox(t.Context(), pod))
 		return pod, n.mustCreate(pod)
 	}
 	before, ended := begin()
@@ -183,7 +183,7 @@ func TestUnresponsiveStateDirectoryFailsStart(t *testing.T) {
 	n.runtime.Forget(before.Id)
 
 	cfg, err := config.Parse([]byte(observedYAML), "/etc/jackfield/config.yaml")
-	testkit.Must(t, err)
+	check(t, err)
 	log := logrus.New()
 	log.SetOutput(n.log)
 	start := func() (*nri.Plugin, error) {
@@ -197,8 +197,8 @@ func TestUnresponsiveStateDirectoryFailsStart(t *testing.T) {
 		}
 		release()
 	}
-	testkit.Must(t, n.runtime.RemoveContainer(t.Context(), during, removed.Container))
-	testkit.Must(t, n.runtime.RemovePodSandbox(t.Context(), during))
+	check(t, n.runtime.RemoveContainer(t.Context(), during, removed.Container))
+	check(t, n.runtime.RemovePodSandbox(t.Context(), during))
 
 	var p *nri.Plugin
 	eventually(t, "the start", func() bool { p, err = start(); return err == nil })
@@ -207,8 +207,8 @@ func TestUnresponsiveStateDirectoryFailsStart(t *testing.T) {
 	go func() { done <- p.Run(ctx) }()
 	defer func() {
 		cancel()
-		testkit.Must(t, <-done)
-		testkit.Must(t, p.Close())
+		check(t, <-done)
+		check(t, p.Close())
 	}()
 	n.wait()
 	n.metrics(`jackfield_nri_connected 1`, `jackfield_staging_mode{mode="directory"} 1`)
@@ -217,8 +217,8 @@ func TestUnresponsiveStateDirectoryFailsStart(t *testing.T) {
 		return err == nil && len(entries) == 1 && entries[0].Name() == lives.Container.Id
 	})
 	pod, c := begin()
-	testkit.Must(t, n.runtime.RemoveContainer(t.Context(), pod, c.Container))
-	testkit.Must(t, n.runtime.RemovePodSandbox(t.Context(), pod))
+	check(t, n.runtime.RemoveContainer(t.Context(), pod, c.Container))
+	check(t, n.runtime.RemovePodSandbox(t.Context(), pod))
 }
 
 // The doctor ends and names the directory.
@@ -236,12 +236,12 @@ func TestDoctorNamesUnresponsiveDirectory(t *testing.T) {
 			t.Parallel()
 			root := t.TempDir()
 			for _, d := range []string{dir, "run", "var", "etc/jackfield"} {
-				testkit.Must(t, os.MkdirAll(filepath.Join(root, d), 0o755))
+				check(t, os.MkdirAll(filepath.Join(root, d), 0o755))
 			}
 			if _, err := os.Lstat(filepath.Join(root, "var/run")); err != nil {
-				testkit.Must(t, os.Symlink("../run", filepath.Join(root, "var/run")))
+				check(t, os.Symlink("../run", filepath.Join(root, "var/run")))
 			}
-			testkit.Must(t, os.WriteFile(filepath.Join(root, "etc/jackfield/config.yaml"), []byte(policyYAML), 0o644))
+			check(t, os.WriteFile(filepath.Join(root, "etc/jackfield/config.yaml"), []byte(policyYAML), 0o644))
 			hangfs.Mount(t, filepath.Join(root, dir))
 			var stdout, stderr bytes.Buffer
 			began := time.Now()
@@ -268,11 +268,11 @@ func TestDoctorNamesUnresponsiveRuntimeConfig(t *testing.T) {
 			t.Parallel()
 			root := t.TempDir()
 			for _, d := range []string{c.dir, filepath.Dir(c.file), "run/cdi", "var"} {
-				testkit.Must(t, os.MkdirAll(filepath.Join(root, d), 0o755))
+				check(t, os.MkdirAll(filepath.Join(root, d), 0o755))
 			}
-			testkit.Must(t, os.Symlink("../run", filepath.Join(root, "var/run")))
+			check(t, os.Symlink("../run", filepath.Join(root, "var/run")))
 			if c.file != "" {
-				testkit.Must(t, os.WriteFile(filepath.Join(root, c.file), []byte(c.text), 0o644))
+				check(t, os.WriteFile(filepath.Join(root, c.file), []byte(c.text), 0o644))
 			}
 			hangfs.Mount(t, filepath.Join(root, c.dir))
 			var stdout, stderr bytes.Buffer
@@ -292,9 +292,9 @@ func TestHooksInErrorAreCounted(t *testing.T) {
 		n.write("/etc/hooks.d/good.json", `{"version":"1.0.0","hook":{"path":"/bin/hook"},"when":{"always":true},"stages":["prestart"]}`)
 		n.write("/etc/hooks.d/bad.json", `{"version":"1.0.0","hook":{"path":"relative"},"when":{},"stages":["neverstart"]}`)
 		n.write("/bin/hook", "#!/bin/sh\n")
-		testkit.Must(t, os.Chmod(n.path("/bin/hook"), 0o755))
+		check(t, os.Chmod(n.path("/bin/hook"), 0o755))
 	})
 	n.metrics(`jackfield_hooks 1`, `jackfield_hooks_files_in_error 1`)
-	testkit.Must(t, os.Remove(n.path("/etc/hooks.d/bad.json")))
+	check(t, os.Remove(n.path("/etc/hooks.d/bad.json")))
 	n.metrics(`jackfield_hooks 1`, `jackfield_hooks_files_in_error 0`)
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/sirupsen/logrus"
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/internal/base/testkit"
 	"github.com/jackfield/jackfield/internal/config"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/nri"
@@ -43,22 +42,22 @@ func (i *injector) CreateContainer(context.Context, *api.PodSandbox, *api.Contai
 func (n *node) other(index, name string, adjust *api.ContainerAdjustment) {
 	n.t.Helper()
 	stop, err := nritest.StartPlugin(n.t.Context(), n.runtime.SocketPath(), index, name, &injector{adjust: adjust})
-	testkit.Must(n.t, err)
+	check(n.t, err)
 	n.t.Cleanup(stop)
-	testkit.Must(n.t, n.runtime.WaitPlugin(n.t.Context(), index+"-"+name))
+	check(n.t, n.runtime.WaitPlugin(n.t.Context(), index+"-"+name))
 }
 
 // mknod makes /dev/null's twin on the node, and what the kernel says of its number.
 func (n *node) mknod(path string) {
 	n.t.Helper()
-	testkit.Must(n.t, os.MkdirAll(n.path("/dev/vfio"), 0o755))
+	check(n.t, os.MkdirAll(n.path("/dev/vfio"), 0o755))
 	err := unix.Mknod(n.path(path), unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3)))
 	if errors.Is(err, unix.EPERM) && os.Geteuid() != 0 {
 		skip(n.t, "make device node %s: %v", path, err)
 	}
-	testkit.Must(n.t, err)
-	testkit.Must(n.t, os.MkdirAll(n.path("/sys/dev/char/1:3"), 0o755))
-	testkit.Must(n.t, os.WriteFile(n.path("/sys/dev/char/1:3/uevent"), []byte("MAJOR=1\nMINOR=3\nDEVNAME="+strings.TrimPrefix(path, "/dev/")+"\n"), 0o644))
+	check(n.t, err)
+	check(n.t, os.MkdirAll(n.path("/sys/dev/char/1:3"), 0o755))
+	check(n.t, os.WriteFile(n.path("/sys/dev/char/1:3/uevent"), []byte("MAJOR=1\nMINOR=3\nDEVNAME="+strings.TrimPrefix(path, "/dev/")+"\n"), 0o644))
 }
 
 func injectedDevice(path string, major, minor int64) *api.ContainerAdjustment {
@@ -104,16 +103,16 @@ func TestPolicyAppliesToOtherPlugins(t *testing.T) {
 				n.mknod("/dev/vfio/7")
 			}
 			for _, d := range []string{"/srv/data/a", "/srv/secret", "/etc"} {
-				testkit.Must(t, os.MkdirAll(n.path(d), 0o755))
+				check(t, os.MkdirAll(n.path(d), 0o755))
 			}
-			testkit.Must(t, os.Symlink("../secret", n.path("/srv/data/link")))
+			check(t, os.Symlink("../secret", n.path("/srv/data/link")))
 			index, name, _ := strings.Cut(tc.index, "-")
 			n.other(index, name, tc.adjust)
 			pod := nritest.NewPod("dpdk-a", "fwd-0", nil)
-			testkit.Must(t, n.runtime.RunPodSandbox(t.Context(), pod))
+			check(t, n.runtime.RunPodSandbox(t.Context(), pod))
 			_, err := n.runtime.CreateContainer(t.Context(), pod, &api.Container{Name: "app"})
 			if tc.want == nil {
-				testkit.Must(t, err)
+				check(t, err)
 				return
 			}
 			if err == nil {
@@ -132,11 +131,11 @@ func TestPolicyAppliesToOtherPlugins(t *testing.T) {
 func TestReadOnlyMountWithWritableSubmounts(t *testing.T) {
 	for options, refused := range map[string]bool{"rbind,ro": true, "bind,ro": false, "rbind,ro,rro": false} {
 		n := newNode(t, validatingYAML, withValidation)
-		testkit.Must(t, os.MkdirAll(n.path("/srv/data/a/below"), 0o755))
+		check(t, os.MkdirAll(n.path("/srv/data/a/below"), 0o755))
 		if err := unix.Mount("tmpfs", n.path("/srv/data/a/below"), "tmpfs", 0, "size=4096"); err != nil {
 			skip(t, "mount a tmpfs: %v", err)
 		}
-		t.Cleanup(func() { testkit.Must(t, unix.Unmount(n.path("/srv/data/a/below"), unix.MNT_DETACH)) })
+		t.Cleanup(func() { check(t, unix.Unmount(n.path("/srv/data/a/below"), unix.MNT_DETACH)) })
 		n.other("10", "other", injectedMount("/srv/data/a", "/data", "bind", strings.Split(options, ",")...))
 		_, err := n.create(n.pod("dpdk-a", nil), nil)
 		if (err != nil) != refused || refused && !strings.Contains(err.Error(), `deny mount "/srv/data/a"`) {
@@ -149,12 +148,12 @@ func TestReadOnlyMountWithWritableSubmounts(t *testing.T) {
 // edits of the device.
 func TestOwnInjectionsAreNotValidated(t *testing.T) {
 	n := newNode(t, validatingYAML, withValidation)
-	testkit.Must(t, os.WriteFile(n.path("/etc/cdi/v.json"), []byte(`{"cdiVersion":"0.6.0","kind":"vendor.com/net","devices":[{"name":"a",
+	check(t, os.WriteFile(n.path("/etc/cdi/v.json"), []byte(`{"cdiVersion":"0.6.0","kind":"vendor.com/net","devices":[{"name":"a",
  "containerEdits":{"deviceNodes":[{"path":"/dev/ungranted","type":"c","major":1,"minor":5}],"mounts":[{"hostPath":"/opt/v","containerPath":"/opt/v"}]}}]}`), 0o644))
 	pod := nritest.NewPod("dpdk-a", "fwd-0", map[string]string{"devices.jackfield.dev": "vendor.com/net=a"})
-	testkit.Must(t, n.runtime.RunPodSandbox(t.Context(), pod))
+	check(t, n.runtime.RunPodSandbox(t.Context(), pod))
 	created, err := n.runtime.CreateContainer(t.Context(), pod, &api.Container{Name: "app"})
-	testkit.Must(t, err)
+	check(t, err)
 	if len(created.Adjust.GetLinux().GetDevices()) != 1 || len(created.Adjust.GetMounts()) != 1 {
 		t.Errorf("adjustment %v", created.Adjust)
 	}
@@ -163,12 +162,12 @@ func TestOwnInjectionsAreNotValidated(t *testing.T) {
 // A policy in audit mode denies nothing of other plugins, and logs what mode enforce would deny.
 func TestValidationInAuditMode(t *testing.T) {
 	n := newNode(t, strings.Replace(validatingYAML, "policy:\n", "policy:\n  mode: audit\n", 1), withValidation)
-	testkit.Must(t, os.MkdirAll(n.path("/etc"), 0o755))
+	check(t, os.MkdirAll(n.path("/etc"), 0o755))
 	n.other("10", "other", injectedMount("/etc", "/host", "bind", "rbind"))
 	pod := nritest.NewPod("default", "p", nil)
-	testkit.Must(t, n.runtime.RunPodSandbox(t.Context(), pod))
+	check(t, n.runtime.RunPodSandbox(t.Context(), pod))
 	_, err := n.runtime.CreateContainer(t.Context(), pod, &api.Container{Name: "app"})
-	testkit.Must(t, err)
+	check(t, err)
 	if !strings.Contains(n.log.String(), "mode enforce would deny this request") {
 		t.Error("nothing is said")
 	}
@@ -179,20 +178,20 @@ func TestValidationInAuditMode(t *testing.T) {
 func TestValidatorReplacesFailurePolicy(t *testing.T) {
 	for version, want := range map[string]bool{"1.7.24": false, "2.1.9": false, "2.2.0": true, "2.2.1": true} {
 		host, err := hostfs.New(t.TempDir())
-		testkit.Must(t, err)
+		check(t, err)
 		cfg, err := config.Parse([]byte(policyYAML), "/etc/jackfield/config.yaml")
-		testkit.Must(t, err)
+		check(t, err)
 		p, err := nri.New(nri.Options{Host: host, Config: cfg, ConfigGiven: true}, logrus.New())
-		testkit.Must(t, err)
+		check(t, err)
 		mask, err := p.Configure(t.Context(), "", "containerd", version)
-		testkit.Must(t, err)
+		check(t, err)
 		if got := mask.IsSet(api.Event_VALIDATE_CONTAINER_ADJUSTMENT); got != want {
 			t.Errorf("containerd %s: a validator: %t, want %t", version, got, want)
 		}
 		// It answers at once, to whatever others inject.
-		testkit.Must(t, p.ValidateContainerAdjustment(t.Context(), &api.ValidateContainerAdjustmentRequest{
+		check(t, p.ValidateContainerAdjustment(t.Context(), &api.ValidateContainerAdjustmentRequest{
 			Adjust: injectedMount("/etc", "/host", "bind"), Owners: &api.OwningPlugins{}}))
-		testkit.Must(t, p.Close())
+		check(t, p.Close())
 	}
 }
 
@@ -200,12 +199,12 @@ func TestValidatorReplacesFailurePolicy(t *testing.T) {
 // registration would fail. The log says what that means.
 func TestValidationNeedsRuntimeSupport(t *testing.T) {
 	n := newNode(t, validatingYAML, nritest.Options{RuntimeVersion: "2.1.9"})
-	testkit.Must(t, os.MkdirAll(n.path("/etc"), 0o755))
+	check(t, os.MkdirAll(n.path("/etc"), 0o755))
 	n.other("10", "other", injectedMount("/etc", "/host", "bind", "rbind"))
 	pod := nritest.NewPod("default", "p", nil)
-	testkit.Must(t, n.runtime.RunPodSandbox(t.Context(), pod))
+	check(t, n.runtime.RunPodSandbox(t.Context(), pod))
 	_, err := n.runtime.CreateContainer(t.Context(), pod, &api.Container{Name: "app"})
-	testkit.Must(t, err)
+	check(t, err)
 	if !strings.Contains(n.log.String(), "this runtime does not validate adjustments") {
 		t.Error("nothing is said")
 	}
@@ -216,11 +215,11 @@ func TestValidationNeedsRuntimeSupport(t *testing.T) {
 func TestOtherPluginWithSameNameIsValidated(t *testing.T) {
 	n := newNode(t, validatingYAML, withValidation)
 	n.write("/etc/cdi/vendor.json", cdiSpec)
-	testkit.Must(t, os.MkdirAll(n.path("/srv/secret"), 0o755))
+	check(t, os.MkdirAll(n.path("/srv/secret"), 0o755))
 	pod := n.pod("dpdk-a", map[string]string{"devices.jackfield.dev": "vendor.com/net=a"})
 	n.mustCreate(pod)
 	stop, err := nritest.StartPlugin(t.Context(), n.runtime.SocketPath(), "50", "jackfield", &injector{adjust: injectedMount("/srv/secret", "/host", "bind", "rbind")})
-	testkit.Must(t, err)
+	check(t, err)
 	t.Cleanup(stop)
 	eventually(t, "two plugins", func() bool { return n.runtime.Plugins() == 2 })
 	_, err = n.create(pod, nil)
@@ -233,11 +232,11 @@ func TestOtherPluginWithSameNameIsValidated(t *testing.T) {
 // source. Types are compared exactly.
 func TestGrantedSourceIsNoGrantOfAnotherType(t *testing.T) {
 	n := newNode(t, validatingYAML, withValidation)
-	testkit.Must(t, os.MkdirAll(n.path("/srv/data/a"), 0o755))
+	check(t, os.MkdirAll(n.path("/srv/data/a"), 0o755))
 	other := &injector{}
 	n.runtime.Connect(t, "10", "other", other)
 	pod := nritest.NewPod("dpdk-a", "fwd-0", nil)
-	testkit.Must(t, n.runtime.RunPodSandbox(t.Context(), pod))
+	check(t, n.runtime.RunPodSandbox(t.Context(), pod))
 	for _, tc := range []struct {
 		fsType  string
 		options []string

@@ -10,8 +10,6 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/jackfield/jackfield/internal/base/testkit"
-
 	"github.com/jackfield/jackfield/internal/adapter/cli"
 	"github.com/jackfield/jackfield/internal/port/record"
 	pkgvswitch "github.com/jackfield/jackfield/internal/port/vswitch"
@@ -31,9 +29,9 @@ func (n *node) attachPort(sandboxID string) string {
 	owner := pkgvswitch.Owner{ContainerID: sandboxID, Interface: "net1", Network: "fast", Namespace: "dpdk-1", Pod: "p"}
 	port := pkgvswitch.Port{Name: pkgvswitch.PortName(owner), Owner: owner, Type: pkgvswitch.VhostUser, Socket: "/run/vsw/" + sandboxID[:8] + ".sock", Bridge: "br0"}
 	store, err := record.Open(n.host(), record.DefaultDir)
-	testkit.Must(n.t, err)
+	check(n.t, err)
 	defer store.Close()
-	testkit.Must(n.t, store.Create(&record.Record{
+	check(n.t, store.Create(&record.Record{
 		Key:     record.Key{Network: "fast", ContainerID: sandboxID, Interface: "net1"},
 		InfoDir: "/d", InfoFile: "f",
 		Info:   &deviceinfo.Info{Type: deviceinfo.TypeVhostUser, Version: deviceinfo.Version, VhostUser: &deviceinfo.VhostUser{Mode: "server", Path: port.Socket}},
@@ -46,10 +44,10 @@ func (n *node) attachPort(sandboxID string) string {
 // Metrics, status and doctor report the switch, and no pod waits for it.
 func TestPortsOfLivingPodsAreKept(t *testing.T) {
 	s := ovs.Start(t)
-	n := preparedNode(t, vswitchYAML, nritest.Options{}, func(n *node) { testkit.Must(t, os.Symlink(s.Dir, n.path("/run/ovs"))) })
+	n := preparedNode(t, vswitchYAML, nritest.Options{}, func(n *node) { check(t, os.Symlink(s.Dir, n.path("/run/ovs"))) })
 	pod := nritest.NewPod("dpdk-1", "p", nil)
 	name := n.attachPort(pod.Id)
-	testkit.Must(t, n.runtime.RunPodSandbox(context.Background(), pod))
+	check(t, n.runtime.RunPodSandbox(context.Background(), pod))
 	vswitch := func(what string, ok func(v pkgvswitch.Status) bool) {
 		t.Helper()
 		n.status(what, func(s *status.Node) bool { return len(s.Vswitches) == 1 && ok(s.Vswitches[0]) })
@@ -71,7 +69,7 @@ func TestPortsOfLivingPodsAreKept(t *testing.T) {
 	if text := n.log.String(); strings.Count(text, "had lost ports of running pods") != 2 || !strings.Contains(text, name+" (dpdk-1/p)") {
 		t.Errorf("the log does not have the ports that were re-created:\n%s", text)
 	}
-	testkit.Must(t, os.MkdirAll(n.path("/etc/jackfield"), 0o755))
+	check(t, os.MkdirAll(n.path("/etc/jackfield"), 0o755))
 	n.write("/etc/jackfield/config.yaml", vswitchYAML)
 	if _, text := run("doctor"); !strings.Contains(text, "answers and has 1 port of running pods") {
 		t.Errorf("doctor does not report the switch:\n%s", text)
@@ -101,6 +99,6 @@ func TestPortsOfLivingPodsAreKept(t *testing.T) {
 	vswitch("the port after the loss of the database", func(v pkgvswitch.Status) bool { return v.Answering && v.Ports == 1 && v.Missing == 0 })
 
 	// The port of a pod that ended is not created again.
-	testkit.Must(t, n.runtime.RemovePodSandbox(context.Background(), pod))
+	check(t, n.runtime.RemovePodSandbox(context.Background(), pod))
 	vswitch("no port of a living pod", func(v pkgvswitch.Status) bool { return v.Ports == 0 && v.Missing == 0 })
 }
