@@ -5,7 +5,6 @@ package nri
 import (
 	"context"
 	"errors"
-	"io"
 	"net"
 	"os"
 	"strings"
@@ -108,9 +107,9 @@ func TestRuntimesSocketIsWatched(t *testing.T) {
 // reason is logged at once.
 func TestConnectionWarningsAreFew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var out strings.Builder
+		var out logBuffer // the throttle's timer also writes
 		log := logrus.New()
-		log.SetOutput(io.Writer(&out))
+		log.SetOutput(&out)
 		w := &runtimeLink{daemon: &daemon{log: logrus.NewEntry(log), counters: telemetry.NewCounters()}}
 		lines := func() int { return strings.Count(out.String(), "\n") }
 		for end := time.Now().Add(10*time.Minute - time.Second); time.Now().Before(end); time.Sleep(connectInterval) {
