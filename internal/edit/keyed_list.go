@@ -49,8 +49,16 @@ func (l *keyedList[T]) set(item T) {
 		l.items[i] = item
 		return
 	}
-	l.items = append(l.items, item)
+	l.append(item)
 	l.index(len(l.items) - 1)
+}
+
+// append appends an item. A list of a container grows to several items, and one of a delta mostly has one.
+func (l *keyedList[T]) append(item T) {
+	if l.items == nil && l.base == nil {
+		l.items = make([]T, 0, maxShort)
+	}
+	l.items = append(l.items, item)
 }
 
 // moveToEnd deletes the item with the same key and appends the item. Most items that it deletes are near the end.
@@ -59,7 +67,7 @@ func (l *keyedList[T]) moveToEnd(item T) {
 	if i := l.position(l.key(&item)); i >= 0 {
 		l.items, from = slices.Delete(l.items, i, i+1), i
 	}
-	l.items = append(l.items, item)
+	l.append(item)
 	l.index(from)
 }
 

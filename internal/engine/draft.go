@@ -5,7 +5,6 @@ package engine
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"path"
 	"slices"
 
@@ -40,8 +39,8 @@ func newDraft(in *inputs) *draft {
 	if in.running {
 		have = edit.Existing{Mounts: have.Mounts}
 	}
-	return &draft{in: in, edits: edit.NewBuilder(have), cdiDevices: map[string]bool{}, specFiles: map[string]bool{},
-		variables: map[string]envSetting{}, host: edit.Container{ID: in.req.ContainerID, SandboxID: in.req.SandboxID}}
+	return &draft{in: in, edits: edit.NewBuilder(have),
+		host: edit.Container{ID: in.req.ContainerID, SandboxID: in.req.SandboxID}}
 }
 
 // addFrom adds the candidates of sources, in order.
@@ -128,10 +127,14 @@ func (p *draft) merge(d *delta) {
 	p.host.Sockets = append(p.host.Sockets, d.host.Sockets...)
 	p.host.SocketDirs = append(p.host.SocketDirs, d.host.SocketDirs...)
 	for _, name := range d.cdiDevices {
-		p.cdiDevices[name] = true
+		putEntry(&p.cdiDevices, name, true)
 	}
-	maps.Copy(p.specFiles, d.specFiles)
-	maps.Copy(p.variables, d.variables)
+	for file := range d.specFiles {
+		putEntry(&p.specFiles, file, true)
+	}
+	for name, setting := range d.variables {
+		putEntry(&p.variables, name, setting)
+	}
 	if d.view != nil {
 		p.mergeView(*d.view)
 	}

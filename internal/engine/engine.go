@@ -147,6 +147,7 @@ func (e *Engine) resolve(p *draft) bool {
 	if e.opts.Once {
 		in.cdi.names = in.cdiNames()
 	}
+	p.items = make([]Item, 0, 8) // most containers request a few things
 	p.addFrom(addPassedDevices, addAnnotatedDevices, addInjectorRequests, addNetworks, addAllocatedDevices, addHooks)
 	if len(p.errs) == 0 && (len(p.view) > 0 || in.expectsHotplug()) {
 		p.fail(p.addView())
