@@ -24,32 +24,44 @@ const (
 type Queue struct {
 	write   func(line []byte)
 	dropped func()
-	lines   chan []byte
+	lines   chan queued
 	bytes   atomic.Int64 // in lines
 
 	quit, done chan struct{}
 }
 
+// queued is a line, or the function that encodes it.
+type queued struct {
+	line   []byte
+	encode func() []byte // nil for a line
+	size   int           // in bytes, as it counts for maxBytes
+}
+
 // New returns a queue that calls write for each line in order, and dropped for each line that does
 // not fit.
 func New(write func(line []byte), dropped func()) *Queue {
-	q := &Queue{write: write, dropped: dropped, lines: make(chan []byte, maxLines), quit: make(chan struct{}),
+	q := &Queue{write: write, dropped: dropped, lines: make(chan queued, maxLines), quit: make(chan struct{}),
 		done: make(chan struct{})}
 	go q.run()
 	return q
 }
 
 // Add queues the line. The caller must not reuse its memory.
-func (q *Queue) Add(line []byte) {
-	n := int64(len(line))
-	if q.bytes.Add(n) <= maxBytes {
+func (q *Queue) Add(line []byte) { q.add(queued{line: line, size: len(line)}) }
+
+// AddEncoder queues a line that encode returns once all earlier lines are written, so that the caller does not wait for
+// the encoding. size is about its length in bytes.
+func (q *Queue) AddEncoder(size int, encode func() []byte) { q.add(queued{encode: encode, size: size}) }
+
+func (q *Queue) add(l queued) {
+	if q.bytes.Add(int64(l.size)) <= maxBytes {
 		select {
-		case q.lines <- line:
+		case q.lines <- l:
 			return
 		default:
 		}
 	}
-	q.bytes.Add(-n)
+	q.bytes.Add(-int64(l.size))
 	q.dropped()
 }
 
@@ -81,9 +93,12 @@ func (q *Queue) run() {
 	}
 }
 
-func (q *Queue) writeLine(line []byte) {
-	q.bytes.Add(-int64(len(line)))
-	q.write(line)
+func (q *Queue) writeLine(l queued) {
+	q.bytes.Add(-int64(l.size))
+	if l.encode != nil {
+		l.line = l.encode()
+	}
+	q.write(l.line)
 }
 
 // Close waits until the queued lines are written, and ends the queue. A hanging writer ends with

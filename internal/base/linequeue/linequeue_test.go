@@ -68,3 +68,22 @@ func TestWriteCopiesReusedLine(t *testing.T) {
 		t.Errorf("written: %q", written)
 	}
 }
+
+// Encoded lines keep their place among the others, and count for the limit with the given size.
+func TestEncodersKeepOrderAndLimit(t *testing.T) {
+	hang, dropped := make(chan struct{}), 0
+	var written strings.Builder
+	q := New(func(line []byte) { <-hang; written.Write(line) }, func() { dropped++ })
+	q.Add([]byte("a"))
+	q.AddEncoder(1, func() []byte { return []byte("bb") })
+	q.Add([]byte("c"))
+	q.AddEncoder(maxBytes+1, func() []byte { t.Error("a dropped line was encoded"); return nil })
+	close(hang)
+	q.Close()
+	if got := written.String(); got != "abbc" || dropped != 1 {
+		t.Errorf("written %q, dropped %d", got, dropped)
+	}
+	if n := q.bytes.Load(); n != 0 {
+		t.Errorf("%d bytes are counted when none are left", n)
+	}
+}
