@@ -310,7 +310,7 @@ func TestChangedMetadataReachesRunningContainer(t *testing.T) {
 		c.Devices[0].PCIAddress, c.Devices[0].Network = vfs[0].address, network
 		check(t, d.Update(t.Context(), c, "vf"))
 		want = `{"device-info":{"pci":{"pci-address":"0000:03:00.2"},"type":"pci","version":"1.1.0"},"interface":"net1",` + want +
-			claim + `,"eal":["-a","0000:03:00.2"]},"mac":"c2:11:22:33:44:55","name":"nic/vf"}`
+			claim + `,"note":"the function is bound to a driver of the kernel, so DPDK cannot use it"},"mac":"c2:11:22:33:44:55","name":"nic/vf"}`
 		got := ""
 		for end := time.Now().Add(testkit.Hangs); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 			if got = n.elements(created.Spec); got == want {

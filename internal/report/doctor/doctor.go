@@ -85,13 +85,13 @@ func (n *node) examine(ctx context.Context, c check) {
 	}
 	sub := *n
 	sub.reading = new(atomic.Pointer[string])
-	var found findings
-	err := deadline.Within(limit, func() error {
-		found = c.run(ctx, &sub)
-		if n.Fix {
-			found.fix(ctx)
+	fix := n.Fix
+	found, err := deadline.Run(nil, limit, func() (findings, error) {
+		list := c.run(ctx, &sub)
+		if fix {
+			list.fix(ctx)
 		}
-		return nil
+		return list, nil
 	})
 	var panicked *deadline.PanicError
 	switch file := sub.reading.Load(); {
