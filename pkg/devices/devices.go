@@ -65,7 +65,7 @@ type Extension struct {
 	Socket    string            `json:"socket,omitempty"` // of a named socket; see Device.Socket
 	CreatedBy string            `json:"socket-created-by,omitempty"`
 	OwnPath   string            `json:"own-path,omitempty"` // where the socket is as well
-	Note      string            `json:"note,omitempty"`     // why it is not there
+	Note      string            `json:"note,omitempty"`     // why it is not there, or why DPDK cannot use the device
 	Queues    int               `json:"queues,omitempty"`   // pairs
 	Bandwidth map[string]uint64 `json:"bandwidth,omitempty"`
 	Labels    []Label           `json:"labels,omitempty"`
