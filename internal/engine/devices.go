@@ -152,6 +152,10 @@ func (in *inputs) ownsFunction(address string) bool {
 func addNodes(in *inputs, d *delta, a *attachment.Attachment, nodes []sysfs.Node) error {
 	grants, err := in.policy.Devices(in.subjectFor(a), nodePaths(nodes))
 	if err != nil {
+		// A rule that grants only some of the nodes is a mistake, and the container is refused: see resolveAttachment.
+		for _, g := range grants {
+			d.item.Rule = cmp.Or(d.item.Rule, g.Rule)
+		}
 		return err
 	}
 	for i, n := range nodes {

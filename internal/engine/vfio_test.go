@@ -82,6 +82,19 @@ func TestRefusalProposesAllNodes(t *testing.T) {
 	}
 }
 
+// A rule that grants only some nodes of each interface refuses the container also if it does not request the network.
+// Without any grant the network is unmanaged.
+func TestRuleForSomeNodesRefusesContainer(t *testing.T) {
+	for _, devices := range []string{`"/dev/vfio/11"`, `"/dev/vfio/vfio"`, `"/dev/iommu"`} {
+		h, _, r := newVFIOHost(t, devices)
+		h.wantRefusal(r, errdefs.IsPermissionDenied, "deny device node", "/dev/vfio/devices/*")
+	}
+	h, _, r := newVFIOHost(t, `"/dev/none"`)
+	if p := h.resolve(r); p.Items[0].Outcome != Unmanaged {
+		t.Errorf("without a grant: %+v", p.Items)
+	}
+}
+
 // A program that opens an IOMMU group can use all functions in it.
 func TestIOMMUGroupWithForeignFunctionIsRefused(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -119,7 +119,7 @@ func TestFaultyConfigurationIsRejected(t *testing.T) {
 	t.Cleanup(func() { k.Upgrade(values + fastRule) })
 	reports(true)
 	status, _ := k.Cluster.Jackfield(k.ctx, "status")
-	contains(t, status, refused+"config.yaml of ConfigMap jackfield", `policy.rules[1].allow.ports[0].vlans[0]: found "200-100"`)
+	contains(t, status, refused+"config.yaml of ConfigMap jackfield", `policy.rules[1].allow.ports[0].vlans[0]: invalid value "200-100"`)
 	contains(t, k.Kubectl("--namespace", cluster.Namespace, "logs", plugin, "--since=5m"), "new configuration rejected; keeping the current one", "policy.rules[1].allow.ports[0].vlans[0]")
 	k.RunPod(Pod{Namespace: ns, Name: "router", Annotations: map[string]string{deviceKey: nic0}})
 	contains(t, k.Exec(ns, "router", "ls", "-l", "/dev/acme0"), "1,   5")

@@ -3,6 +3,7 @@
 package policy
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -149,26 +150,25 @@ func (p *Policy) Device(s Subject, path string) (Grant, error) {
 }
 
 // Devices decides on device nodes that an application needs together. The error is that of Device for the first node
-// that is not granted, and its remedy has the lines for all of them.
+// that is not granted, and its remedy has the lines for all of them. The grants of the other nodes are returned with it.
 func (p *Policy) Devices(s Subject, paths []string) ([]Grant, error) {
 	grants := make([]Grant, len(paths))
 	var missing []string
+	var denied error
 	for i, path := range paths {
 		var err error
 		grants[i], err = p.Device(s, path)
-		refused, ok := errors.AsType[*RefusedError](err)
-		if ok && refused.Denied {
-			return nil, err
-		}
-		if err != nil {
+		if refused, ok := errors.AsType[*RefusedError](err); ok && refused.Denied {
+			denied = cmp.Or(denied, err)
+		} else if err != nil {
 			missing = append(missing, path)
 		}
 	}
-	if len(missing) == 0 {
-		return grants, nil
+	if denied != nil || len(missing) == 0 {
+		return grants, denied
 	}
 	_, err := p.decide(&s, &item{kind: kindDevice, name: missing[0], more: missing[1:]})
-	return nil, err
+	return grants, err
 }
 
 // FileSystem decides on a mount that is not a bind mount. A rule allows it by its type, because the
