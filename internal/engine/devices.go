@@ -152,9 +152,12 @@ func (in *inputs) ownsFunction(address string) bool {
 func addNodes(in *inputs, d *delta, a *attachment.Attachment, nodes []sysfs.Node) error {
 	grants, err := in.policy.Devices(in.subjectFor(a), nodePaths(nodes))
 	if err != nil {
-		// A rule that grants only some of the nodes is a mistake, and the container is refused: see resolveAttachment.
-		for _, g := range grants {
-			d.item.Rule = cmp.Or(d.item.Rule, g.Rule)
+		// A rule that grants a node of this device and not the others is a mistake, and the container is refused: see
+		// resolveAttachment. A grant of a node that all devices share is none for this device.
+		for i, g := range grants {
+			if !nodes[i].Shared {
+				d.item.Rule = cmp.Or(d.item.Rule, g.Rule)
+			}
 		}
 		return err
 	}

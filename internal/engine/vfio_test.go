@@ -82,16 +82,18 @@ func TestRefusalProposesAllNodes(t *testing.T) {
 	}
 }
 
-// A rule that grants only some nodes of each interface refuses the container also if it does not request the network.
-// Without any grant the network is unmanaged.
+// A rule that grants a node of the device, and not the others of the interface, refuses the container also if it does
+// not request the network. Without a grant of such a node the network is unmanaged.
 func TestRuleForSomeNodesRefusesContainer(t *testing.T) {
-	for _, devices := range []string{`"/dev/vfio/11"`, `"/dev/vfio/vfio"`, `"/dev/iommu"`} {
+	for _, devices := range []string{`"/dev/vfio/11"`, `"/dev/vfio/devices/*"`} {
 		h, _, r := newVFIOHost(t, devices)
-		h.wantRefusal(r, errdefs.IsPermissionDenied, "deny device node", "/dev/vfio/devices/*")
+		h.wantRefusal(r, errdefs.IsPermissionDenied, "deny device node", `- "/dev/iommu"`)
 	}
-	h, _, r := newVFIOHost(t, `"/dev/none"`)
-	if p := h.resolve(r); p.Items[0].Outcome != Unmanaged {
-		t.Errorf("without a grant: %+v", p.Items)
+	for _, devices := range []string{`"/dev/none"`, `"/dev/vfio/vfio"`, `"/dev/iommu"`, `"/dev/vfio/vfio", "/dev/vfio/12"`} {
+		h, _, r := newVFIOHost(t, devices)
+		if p := h.resolve(r); p.Items[0].Outcome != Unmanaged {
+			t.Errorf("%s: %+v", devices, p.Items)
+		}
 	}
 }
 

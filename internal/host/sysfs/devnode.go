@@ -32,6 +32,8 @@ type Node struct {
 	From     string      // the file that named this node, "/sys/bus/pci/devices/0000:03:00.3/iommu_group"
 	// VFIO is the interface of VFIO that the node belongs to, "" for other nodes.
 	VFIO VFIOInterface
+	// Shared is set for a node that devices share, such as /dev/vfio/vfio.
+	Shared bool
 }
 
 // statNode checks and describes the host's node p. from is the sysfs file that named
@@ -80,7 +82,9 @@ func (l lookup) statFixedNode(p, class, from string) (Node, error) {
 	if from == "" {
 		from = dev
 	}
-	return l.statNode(p, from, dev, false)
+	n, err := l.statNode(p, from, dev, false)
+	n.Shared = err == nil
+	return n, err
 }
 
 // readLink returns the target of a sysfs symlink, or "" if it does not exist. A file
