@@ -3,13 +3,13 @@
 package deviceinfo
 
 import (
-	"bytes"
 	"encoding/json"
 	"strings"
 	"testing"
 
 	"github.com/containerd/errdefs"
 	"github.com/google/go-cmp/cmp"
+
 	"github.com/jackfield/jackfield/internal/base/name"
 )
 
@@ -95,16 +95,4 @@ func FuzzCapability(f *testing.F) {
 			t.Errorf("%.500q: %q, %v, %v", conf, path, ok, err)
 		}
 	})
-}
-
-// decodeObject returns the members of a JSON object. Numbers keep their text.
-func decodeObject(t *testing.T, data []byte) map[string]any {
-	t.Helper()
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.UseNumber()
-	var o map[string]any
-	if err := d.Decode(&o); err != nil {
-		t.Fatalf("%.500q: %v", data, err)
-	}
-	return o
 }
