@@ -13,10 +13,9 @@ import (
 
 	"github.com/sirupsen/logrus"
 
-	"github.com/jackfield/jackfield/internal/adapter/cni"
 	"github.com/jackfield/jackfield/internal/base/diag"
 	"github.com/jackfield/jackfield/internal/port/attach"
-	"github.com/jackfield/jackfield/internal/port/record"
+	"github.com/jackfield/jackfield/internal/port/ipam"
 )
 
 const (
@@ -71,9 +70,7 @@ func (r *removedSandboxes) sweep() {
 	}
 	w := lineLogger{r.log}
 	s := &attach.Sweeper{Root: r.host, Config: core.cfg, Log: w, Program: "jackfield-nri",
-		Release: func(ctx context.Context, key record.Key, i *record.IPAM) error {
-			return cni.ReleaseRecorded(ctx, key, i, []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}, w)
-		}}
+		Release: ipam.ReleaseAbandoned(w)}
 	live, known := r.live()
 	if known {
 		r.addAbandoned(s, live)

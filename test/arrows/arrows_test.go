@@ -30,8 +30,7 @@ type pkg struct {
 // folders below it. Folders of one layer do not import each other.
 var layers = [][]string{
 	{"cmd"},
-	{"nri"},
-	{"internal/adapter"},
+	{"nri", "internal/adapter"},
 	{"internal/report"},
 	{"internal/port"},
 	{"internal/engine", "internal/deliver"},

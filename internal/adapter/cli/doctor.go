@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/jackfield/jackfield/internal/adapter/cni"
 	"github.com/jackfield/jackfield/internal/base/diag"
 	"github.com/jackfield/jackfield/internal/config/runtimeconfig"
 	"github.com/jackfield/jackfield/internal/report/doctor"
@@ -50,7 +49,6 @@ func doctorCommand(env Env) *cobra.Command {
 			}
 			opts.ConfigFile, opts.SpecDirs = h.configFile, env.Getenv(cdi.DirsEnv)
 			opts.IsPod, opts.ContainerdVersion = isPod(env, opts.Host), runtimeVersion(cmd.Context(), opts.Host, "containerd")
-			opts.ReleaseAddresses = cni.ReleaseQuietly
 			findings := doctor.Examine(cmd.Context(), opts)
 			err = out.writeResult(env, findings, func() string {
 				width, _ := terminalSize(env.Stdout)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/jackfield/jackfield/internal/base/testkit"
+	"github.com/jackfield/jackfield/internal/port/ipam"
 )
 
 // A plugin that is its own IPAM plugin would run without end.
@@ -30,11 +31,11 @@ func TestPluginIsNotItsOwnIPAM(t *testing.T) {
 // A program between the plugin and itself has another name. The plugin marks the environment of its IPAM plugin.
 func TestNestedRunIsRefused(t *testing.T) {
 	n := newNode(t)
-	if a := n.run(env("ADD", nestedMark+"=1"), confWith("")); a.code != codeConfig || !strings.Contains(a.all, "ipam") {
+	if a := n.run(env("ADD", ipam.NestedMark+"=1"), confWith("")); a.code != codeConfig || !strings.Contains(a.all, "ipam") {
 		t.Errorf("ADD: code %d, %s", a.code, a.all)
 	}
 	n.mustRun(env("ADD"), confWith(""))
-	n.mustRun(env("DEL", nestedMark+"=1"), confWith(""))
+	n.mustRun(env("DEL", ipam.NestedMark+"=1"), confWith(""))
 	if len(n.files()) == 0 {
 		t.Error("a nested DEL removed the attachment")
 	}
@@ -43,7 +44,7 @@ func TestNestedRunIsRefused(t *testing.T) {
 // The mark reaches every run of an IPAM plugin, also that of a wrapper which starts this plugin.
 func TestIPAMPluginIsMarkedAsNested(t *testing.T) {
 	n := newNode(t)
-	n.write("/bin/wrapper", "#!/bin/sh\necho $CNI_COMMAND $"+nestedMark+" >> "+filepath.Join(n.dir, "runs")+"\n"+
+	n.write("/bin/wrapper", "#!/bin/sh\necho $CNI_COMMAND $"+ipam.NestedMark+" >> "+filepath.Join(n.dir, "runs")+"\n"+
 		`[ $CNI_COMMAND != ADD ] || echo '{"cniVersion": "1.0.0"}'`+"\n")
 	testkit.Must(t, os.Chmod(filepath.Join(n.dir, "bin/wrapper"), 0o755))
 	conf := confWith(`, "ipam": {"type": "wrapper"}`)

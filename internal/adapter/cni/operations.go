@@ -11,6 +11,7 @@ import (
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 
 	"github.com/jackfield/jackfield/internal/port/attach"
+	"github.com/jackfield/jackfield/internal/port/ipam"
 	"github.com/jackfield/jackfield/internal/port/record"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
@@ -22,16 +23,16 @@ func (c *call) deleteAttachment() error { return c.conf.Remove(c.ctx) }
 // configuration has a different or unusable one. Without either, no address was allocated. An
 // unusable plugin is then only reported, so that DEL succeeds after a refused ADD.
 func (c *call) releaseAddresses(key record.Key, recorded *record.IPAM, isDamaged bool) error {
-	usable := c.conf.IPAMFault == nil && findPlugin(c.conf.IPAMType, c.getenv("CNI_PATH")) != ""
+	usable := c.conf.IPAMFault == nil && c.ipamPlugin().IsInstalled()
 	switch {
 	case recorded != nil && len(recorded.Config) > 0 && (!usable || recorded.Type != c.conf.IPAMType):
-		return ReleaseRecorded(c.ctx, key, recorded, c.Environ, c.Stderr)
+		return ipam.Release(c.ctx, key, recorded, c.Environ, c.Stderr)
 	case c.conf.IPAMFault == nil && c.conf.IPAMType == "":
 		return nil
 	case usable || isDamaged || recorded != nil:
 		return cmp.Or(c.conf.IPAMFault, c.runRelease(key))
 	}
-	err := cmp.Or(c.conf.IPAMFault, c.missingIPAM())
+	err := cmp.Or(c.conf.IPAMFault, c.ipamPlugin().NotFoundError())
 	fmt.Fprintf(c.Stderr, "jackfield-cni: no address was allocated, so none is released: %v\n", err)
 	return nil
 }
@@ -43,7 +44,7 @@ func (c *call) runRelease(key record.Key) error {
 	if key != c.conf.Key {
 		environ = []string{"CNI_CONTAINERID=" + key.ContainerID, "CNI_IFNAME=" + key.Interface, "CNI_NETNS="}
 	}
-	_, err := c.runIPAM(c.ctx, "DEL", environ...)
+	_, err := c.ipamPlugin().Run(c.ctx, "DEL", environ...)
 	return err
 }
 
@@ -56,7 +57,7 @@ func (c *call) collectGarbage() error {
 	}
 	var leased error
 	if c.conf.IPAMType != "" {
-		_, leased = c.runIPAM(c.ctx, "GC")
+		_, leased = c.ipamPlugin().Run(c.ctx, "GC")
 	}
 	valid := map[record.Key]bool{}
 	for _, v := range c.conf.Valid {
@@ -73,7 +74,7 @@ func (c *call) checkStatus() error {
 		return err
 	}
 	if c.conf.IPAMType != "" {
-		if _, err := c.runIPAM(c.ctx, "STATUS"); err != nil {
+		if _, err := c.ipamPlugin().Run(c.ctx, "STATUS"); err != nil {
 			return err
 		}
 	}
@@ -119,7 +120,7 @@ func (c *call) checkAttachment() error {
 		return checkAddresses(ips, prev)
 	})
 	if err == nil && c.conf.IPAMType != "" {
-		_, err = c.runIPAM(c.ctx, "CHECK")
+		_, err = c.ipamPlugin().Run(c.ctx, "CHECK")
 	}
 	return err
 }

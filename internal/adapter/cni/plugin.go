@@ -24,6 +24,7 @@ import (
 	buildinfo "github.com/jackfield/jackfield/internal/base/version"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/internal/port/attach"
+	"github.com/jackfield/jackfield/internal/port/ipam"
 	"github.com/jackfield/jackfield/internal/port/network"
 )
 
@@ -156,7 +157,7 @@ func (c *call) dispatch() error {
 	if err := c.conf.ApplyLocations(op.permissive); err != nil {
 		return err
 	}
-	if c.getenv(nestedMark) != "" {
+	if c.getenv(ipam.NestedMark) != "" {
 		if op.permissive {
 			return nil // ADD was refused, so there is nothing to remove
 		}

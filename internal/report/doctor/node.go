@@ -4,23 +4,18 @@ package doctor
 
 import (
 	"cmp"
-	"context"
 	"slices"
 	"sync/atomic"
 
 	"github.com/jackfield/jackfield/internal/config"
 	"github.com/jackfield/jackfield/internal/config/runtimeconfig"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
-	"github.com/jackfield/jackfield/internal/port/record"
 	"github.com/jackfield/jackfield/internal/report/status"
 	"github.com/jackfield/jackfield/pkg/cdi"
 )
 
 // Options select the node, and whether findings are fixed.
 type Options struct {
-	// ReleaseAddresses runs the IPAM plugin in a record of the CNI plugin.
-	ReleaseAddresses func(context.Context, record.Key, *record.IPAM) error
-
 	Host           hostfs.Root
 	ConfigFile     string // Jackfield's; "" for the node's own
 	SpecDirs       string // the value of CDI_SPEC_DIRS

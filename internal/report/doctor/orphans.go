@@ -18,6 +18,7 @@ import (
 	"github.com/jackfield/jackfield/internal/deliver/staging"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/internal/port/attach"
+	"github.com/jackfield/jackfield/internal/port/ipam"
 	"github.com/jackfield/jackfield/internal/port/record"
 	"github.com/jackfield/jackfield/internal/report/orphans"
 )
@@ -90,7 +91,7 @@ func checkAttachments(n *node, listed []string, before time.Time) (found finding
 	ctx, cancel := context.WithTimeout(context.Background(), sweepTimeout)
 	defer cancel()
 	s := &attach.Sweeper{Root: n.Host, Config: n.cfg, Log: io.Discard, Program: "jackfield doctor",
-		Release: n.ReleaseAddresses}
+		Release: ipam.ReleaseAbandoned(io.Discard)}
 	keys, err := s.AbandonedByPodman()
 	if err == nil && listed != nil {
 		var others []record.Key
