@@ -170,7 +170,7 @@ func hasReceived(in *inputs, a *attachment.Attachment) (bool, error) {
 		return err == nil && in.hasSocket(at), err
 	}
 	found, err := findNodes(in.host, a)
-	missing, _ := selectNodes(found.nodes, in.hasNode, in.grantsNode(a))
+	missing, _ := selectNodes(in.decideNodes(a, found.nodes))
 	return err == nil && len(found.nodes) > 0 && len(missing) == 0, err
 }
 

@@ -42,22 +42,23 @@ func resolveDevice(in *inputs, d *delta, a *attachment.Attachment) error {
 	if err != nil {
 		return &RequestError{File: a.File, Err: err}
 	}
-	missing, left := selectNodes(found.nodes, in.hasNode, in.grantsNode(a))
+	missing, omitted := selectNodes(in.decideNodes(a, found.nodes))
 	if in.running && len(missing) > 0 {
 		d.item.SetOutcome(Unmanaged, errors.New(deviceDenied))
 		return nil
+	}
+	// Check policy first, so that tenants cannot probe for the devices of others.
+	if err := addNodes(in, d, a, missing); err != nil {
+		return err
 	}
 	if !in.running {
 		if err := checkIOMMUGroup(in, a, found.nodes); err != nil {
 			return &RequestError{File: a.File, Err: err}
 		}
 	}
-	if err := addNodes(in, d, a, missing); err != nil {
-		return err
-	}
-	if len(left) > 0 {
+	if len(omitted) > 0 {
 		d.addNotes(fmt.Sprintf("no rule grants %s, which are VFIO's other interface to the device",
-			strings.Join(nodePaths(left), " and ")))
+			strings.Join(nodePaths(omitted), " and ")))
 	}
 	for _, path := range a.Announced {
 		if !slices.ContainsFunc(found.nodes, func(n sysfs.Node) bool { return n.Path == path }) {
@@ -76,30 +77,31 @@ func resolveDevice(in *inputs, d *delta, a *attachment.Attachment) error {
 	return nil
 }
 
-// selectNodes returns the nodes that the container lacks. A device of VFIO can have the nodes of two interfaces, and an
-// application needs those of one: if only one of them has no node that is neither there nor granted, the nodes of the
-// other are left.
-func selectNodes(nodes []sysfs.Node, has, grants func(sysfs.Node) bool) (missing, left []sysfs.Node) {
-	usable := map[sysfs.VFIOInterface]bool{}
-	for _, n := range nodes {
-		before, seen := usable[n.VFIO]
-		usable[n.VFIO] = (before || !seen) && (has(n) || grants(n))
-	}
-	group, hasGroup := usable[sysfs.VFIOGroup]
-	iommufd, hasIOMMUFD := usable[sysfs.IOMMUFD]
-	alternatives := hasGroup && hasIOMMUFD && group != iommufd
-	for _, n := range nodes {
-		switch {
-		case alternatives && n.VFIO != "" && !usable[n.VFIO]:
-			left = append(left, n)
-		case !has(n):
-			missing = append(missing, n)
-		}
-	}
-	return missing, left
+// nodeDecision is a node of a device, and the decision of policy on it.
+type nodeDecision struct {
+	sysfs.Node
+	present bool // the container has it already
+	grant   policy.Grant
+	refused bool
 }
 
-func nodePaths(nodes []sysfs.Node) []string {
+// decideNodes decides on the nodes of an attachment that the container lacks. A running container is granted none.
+func (in *inputs) decideNodes(a *attachment.Attachment, nodes []sysfs.Node) []nodeDecision {
+	subject := in.subjectFor(a)
+	subject.Explanations = new(int) // addNodes explains the refusals that are reported
+	decided := make([]nodeDecision, len(nodes))
+	for i, n := range nodes {
+		decided[i] = nodeDecision{Node: n, present: in.hasNode(n), refused: in.running}
+		if !decided[i].present && !in.running {
+			var err error
+			decided[i].grant, err = in.policy.Device(subject, n.Path)
+			decided[i].refused = err != nil
+		}
+	}
+	return decided
+}
+
+func nodePaths(nodes []nodeDecision) []string {
 	paths := make([]string, len(nodes))
 	for i, n := range nodes {
 		paths[i] = n.Path
@@ -107,62 +109,20 @@ func nodePaths(nodes []sysfs.Node) []string {
 	return paths
 }
 
-// checkIOMMUGroup refuses a device of VFIO whose IOMMU group has a function of somebody else: a program that opens the
-// group can use all functions in it.
-func checkIOMMUGroup(in *inputs, a *attachment.Attachment, nodes []sysfs.Node) error {
-	if a.Info.Type != deviceinfo.TypePCI || !slices.ContainsFunc(nodes, func(n sysfs.Node) bool { return n.VFIO != "" }) {
-		return nil
-	}
-	group, peers, err := sysfs.GroupPeers(in.host, a.Info.PCI.PCIAddress)
-	if err != nil {
-		return fmt.Errorf("pci.pci-address: %w", err)
-	}
-	for _, peer := range peers {
-		switch {
-		case !in.ownsFunction(peer.Address):
-			return fmt.Errorf("pci.pci-address: IOMMU group %s also has function %s (%s), which is not allocated to this "+
-				"container, and a program that opens the group can use both; allocate all functions of the group to one "+
-				"container, or move the device to a slot with a group of its own: %w",
-				group, peer.Address, describeDriver(peer), errdefs.ErrFailedPrecondition)
-		case peer.BlocksVFIO:
-			return fmt.Errorf("pci.pci-address: no program can open IOMMU group %s, because function %s in it has %s; "+
-				"bind it to vfio-pci, or to no driver: %w",
-				group, peer.Address, describeDriver(peer), errdefs.ErrFailedPrecondition)
-		}
-	}
-	return nil
-}
-
-func describeDriver(peer sysfs.GroupPeer) string {
-	if peer.Driver == "" {
-		return "no driver"
-	}
-	return fmt.Sprintf("driver %q", peer.Driver)
-}
-
-// ownsFunction reports whether a PCI function is allocated to this container.
-func (in *inputs) ownsFunction(address string) bool {
-	owns := func(a attachment.Attachment) bool {
-		return a.Owner == attachment.OwnedHere && strings.EqualFold(a.Device, address)
-	}
-	return slices.ContainsFunc(in.attached, owns) || slices.ContainsFunc(in.allocated, owns)
-}
-
 // addNodes adds nodes of a device, if policy grants all of them.
-func addNodes(in *inputs, d *delta, a *attachment.Attachment, nodes []sysfs.Node) error {
-	grants, err := in.policy.Devices(in.subjectFor(a), nodePaths(nodes))
-	if err != nil {
+func addNodes(in *inputs, d *delta, a *attachment.Attachment, nodes []nodeDecision) error {
+	if refused := slices.DeleteFunc(slices.Clone(nodes), func(n nodeDecision) bool { return !n.refused }); len(refused) > 0 {
 		// A rule that grants a node of this device and not the others is a mistake, and the container is refused: see
 		// resolveAttachment. A grant of a node that all devices share is none for this device.
-		for i, g := range grants {
-			if !nodes[i].Shared {
-				d.item.Rule = cmp.Or(d.item.Rule, g.Rule)
+		for _, n := range nodes {
+			if !n.Shared {
+				d.item.Rule = cmp.Or(d.item.Rule, n.grant.Rule)
 			}
 		}
-		return err
+		return in.policy.RefuseDevices(in.subjectFor(a), nodePaths(refused))
 	}
-	for i, n := range nodes {
-		if err := addNode(in, d, a, n, grants[i]); err != nil {
+	for i := range nodes {
+		if err := addNode(in, d, a, &nodes[i]); err != nil {
 			return err
 		}
 	}
@@ -170,11 +130,14 @@ func addNodes(in *inputs, d *delta, a *attachment.Attachment, nodes []sysfs.Node
 }
 
 // addNode adds one node of a device that policy grants.
-func addNode(in *inputs, d *delta, a *attachment.Attachment, n sysfs.Node, grant policy.Grant) error {
-	d.item.noteGrant(grant)
-	d.item.Rule = cmp.Or(d.item.Rule, grant.Rule)
+func addNode(in *inputs, d *delta, a *attachment.Attachment, n *nodeDecision) error {
+	if n.grant.Audited {
+		n.grant, _ = in.policy.Device(in.subjectFor(a), n.Path) // with the explanation
+	}
+	d.item.noteGrant(n.grant)
+	d.item.Rule = cmp.Or(d.item.Rule, n.grant.Rule)
 	d.item.Outcome = Injected // also if another device brought the node
-	origin := edit.Origin{Source: edit.Attachment, Request: d.item.Request, File: a.File, Field: n.From, Rule: grant.Rule}
+	origin := edit.Origin{Source: edit.Attachment, Request: d.item.Request, File: a.File, Field: n.From, Rule: n.grant.Rule}
 	mode := n.FileMode
 	device := edit.Device{Path: n.Path, HostPath: n.Path, Type: "c", Major: int64(n.Major), Minor: int64(n.Minor),
 		FileMode: &mode, Access: "rw", Origin: origin}

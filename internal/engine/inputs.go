@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/jackfield/jackfield/internal/config"
 	"github.com/jackfield/jackfield/internal/config/policy"
@@ -32,6 +33,9 @@ type inputs struct {
 	req     *Request
 	subject policy.Subject
 	explain bool // the plan is only shown
+	// hostUser returns the user of the host that the container runs as. Reading the mappings of a user namespace takes
+	// several system calls, so all sockets share the result.
+	hostUser func() (*User, error)
 	// running is set for a container that runs. It gets sockets and files, but no mounts and device nodes. A failing
 	// request is skipped, so that the others are delivered.
 	running bool
@@ -44,8 +48,10 @@ type inputs struct {
 }
 
 func newInputs(ctx context.Context, e *Engine, req *Request) *inputs {
-	return &inputs{ctx: ctx, host: e.host, cfg: e.cfg, opts: &e.opts, policy: e.policy, roots: e.roots,
+	in := &inputs{ctx: ctx, host: e.host, cfg: e.cfg, opts: &e.opts, policy: e.policy, roots: e.roots,
 		cdi: &cdiLookup{registry: e.registry, opts: &e.opts}, finder: e.attachments, req: req, subject: Subject(req)}
+	in.hostUser = sync.OnceValues(func() (*User, error) { return findHostUser(in) })
+	return in
 }
 
 // findAttachments finds the networks of the sandbox, and the devices that are allocated to the container
@@ -152,15 +158,4 @@ func (in *inputs) hasNode(n sysfs.Node) bool {
 // isKeyOfContainer reports whether an annotation's key names this container.
 func (in *inputs) isKeyOfContainer(key string) bool {
 	return strings.HasSuffix(key, "/container."+in.req.Container)
-}
-
-// grantsNode returns a function that reports whether policy grants a node of an attachment to a container that is
-// created.
-func (in *inputs) grantsNode(a *attachment.Attachment) func(sysfs.Node) bool {
-	s := in.subjectFor(a)
-	s.Explanations = new(int)
-	return func(n sysfs.Node) bool {
-		_, err := in.policy.Device(s, n.Path)
-		return err == nil && !in.running
-	}
 }

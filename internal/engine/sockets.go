@@ -258,7 +258,7 @@ func checkHostSocket(in *inputs, d *delta, s *socket) error {
 // socketAccess returns how the container's user gets access to sockets.
 func socketAccess(in *inputs) (edit.Access, error) {
 	a := edit.Access{Method: edit.AccessMethod(in.cfg.Sockets.Access), Label: in.cfg.Sockets.SELinuxLabel}
-	u, err := hostUser(in)
+	u, err := in.hostUser()
 	if u != nil {
 		a.User = &edit.User{UID: u.UID, GID: u.GID}
 	}

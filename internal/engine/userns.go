@@ -33,9 +33,9 @@ func JoinedUserNS(path string, process int) *UserNS {
 	return &UserNS{PID: process, Path: path}
 }
 
-// hostUser returns the user of the host that the container runs as, or nil if that is unknown. In
+// findHostUser returns the user of the host that the container runs as, or nil if that is unknown. In
 // a user namespace of its own, the IDs inside differ, and the user inside is root by default.
-func hostUser(in *inputs) (*User, error) {
+func findHostUser(in *inputs) (*User, error) {
 	u := in.req.User
 	if uid, gid, ok := in.cfg.Sockets.UserIDs(); u == nil && ok {
 		u = &User{UID: uid, GID: gid}

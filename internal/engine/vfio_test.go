@@ -97,6 +97,26 @@ func TestRuleForSomeNodesRefusesContainer(t *testing.T) {
 	}
 }
 
+// Audit mode reports the lines that mode enforce would need.
+func TestAuditOfDeviceHasLines(t *testing.T) {
+	h, _, r := newVFIOHost(t, `"/dev/none"`)
+	h.replaceConfig(strings.NewReplacer(`"/dev/vfio/*"`, `"/dev/none"`, "MODE", "audit").Replace(rules))
+	r.Annotations = map[string]string{"networks.jackfield.dev": "net1"}
+	p := h.resolve(r)
+	if len(p.Set.Devices) != 4 || !strings.Contains(p.Items[0].Audit, `- "/dev/iommu"`) {
+		t.Errorf("%d nodes, audit %q", len(p.Set.Devices), p.Items[0].Audit)
+	}
+}
+
+// A device whose group belongs to somebody else too is no error for a container that no rule grants it.
+func TestIOMMUGroupOfUnmanagedNetworkIsUnmanaged(t *testing.T) {
+	h, tree, r := newVFIOHost(t, `"/dev/none"`)
+	testkit.Must(t, tree.AddPCI("0000:03:00.2", "vfio-pci", 11))
+	if p := h.resolve(r); p.Items[0].Outcome != Unmanaged {
+		t.Errorf("%+v", p.Items)
+	}
+}
+
 // A program that opens an IOMMU group can use all functions in it.
 func TestIOMMUGroupWithForeignFunctionIsRefused(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -3,7 +3,6 @@
 package policy
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -149,26 +148,19 @@ func (p *Policy) Device(s Subject, path string) (Grant, error) {
 	return p.decide(&s, &item{kind: kindDevice, name: path})
 }
 
-// Devices decides on device nodes that an application needs together. The error is that of Device for the first node
-// that is not granted, and its remedy has the lines for all of them. The grants of the other nodes are returned with it.
-func (p *Policy) Devices(s Subject, paths []string) ([]Grant, error) {
-	grants := make([]Grant, len(paths))
-	var missing []string
-	var denied error
-	for i, path := range paths {
-		var err error
-		grants[i], err = p.Device(s, path)
+// RefuseDevices returns the refusal of device nodes that an application needs together and of which none is granted. It is
+// that of a denied node, or else of the first, with the lines for all of them as its remedy.
+func (p *Policy) RefuseDevices(s Subject, paths []string) error {
+	unexplained := s
+	unexplained.Explanations = new(int)
+	for _, path := range paths {
+		_, err := p.Device(unexplained, path)
 		if refused, ok := errors.AsType[*RefusedError](err); ok && refused.Denied {
-			denied = cmp.Or(denied, err)
-		} else if err != nil {
-			missing = append(missing, path)
+			return err
 		}
 	}
-	if denied != nil || len(missing) == 0 {
-		return grants, denied
-	}
-	_, err := p.decide(&s, &item{kind: kindDevice, name: missing[0], more: missing[1:]})
-	return grants, err
+	_, err := p.decide(&s, &item{kind: kindDevice, name: paths[0], more: paths[1:]})
+	return err
 }
 
 // FileSystem decides on a mount that is not a bind mount. A rule allows it by its type, because the
