@@ -81,7 +81,7 @@ func (c *configuration) start() error {
 	if c.opts.ConfigFault != nil {
 		c.reject(c.opts.ConfigFault)
 	} else if c.opts.ConfigFile != "" && c.opts.Config.File() == c.opts.ConfigFile {
-		c.copy(c.opts.Config)
+		c.writeCopy(c.opts.Config)
 	}
 	if c.opts.ConfigFile != "" {
 		c.watch = filewatch.Start(c.opts.ConfigHost, c.opts.ConfigFile, c.reload)
@@ -232,7 +232,7 @@ func (c *configuration) reload() {
 		c.reject(err)
 		return
 	}
-	c.copy(cfg)
+	c.writeCopy(cfg)
 	if now, before := cfg.Validate, present.Validate; (now.Devices || now.Mounts) != (before.Devices || before.Mounts) {
 		log.Warn("validate is switched on or off when the plugin registers next: restart jackfield-nri")
 	}
@@ -257,9 +257,9 @@ func (c *configuration) reject(err error) {
 	c.log.WithError(err).WithField("file", c.opts.ConfigFile).WithField("generation", in.Generation).Error(message)
 }
 
-// copy writes a copy of a configuration file that came into force, for a start at which the file is faulty.
+// writeCopy writes a copy of a configuration file that came into force, for a start at which the file is faulty.
 // If the copy's directory is unresponsive the copying goes on in the background.
-func (c *configuration) copy(cfg *config.Config) {
+func (c *configuration) writeCopy(cfg *config.Config) {
 	if c.opts.ConfigCopy == "" {
 		return
 	}

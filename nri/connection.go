@@ -119,7 +119,7 @@ func (r *runtimeLink) run(ctx context.Context, plugin any) error {
 			backoff.Reset() // the runtime is being restarted
 		}
 		r.logFailure(err)
-		deadline.Sleep(ctx, backoff.Next())
+		deadline.Sleep(ctx, backoff.NextWait())
 	}
 }
 

@@ -69,7 +69,7 @@ func TestWorkAfterTimeoutIsUndone(t *testing.T) {
 	}
 	made, err := h.prepare(context.Background(), pod, c)
 	testkit.Must(t, err)
-	h.p.creator.undo(made)
+	h.p.creator.removeLateState(made)
 	left, err := h.p.state.store.Load().Containers()
 	if err != nil || len(left) > 0 {
 		t.Errorf("left in the state directory: %q, %v", left, err)
@@ -107,7 +107,7 @@ func TestLateCreationIsRefusedAndUndone(t *testing.T) {
 		made, err = h.prepare(context.Background(), pod, c)
 		return err
 	}, func() {
-		h.p.creator.undo(made)
+		h.p.creator.removeLateState(made)
 		undone <- made
 	})
 	if !isTimeout(err) || exposedValue(t, h.p, "jackfield_handler_timeouts_total", "CreateContainer") != 1 {
@@ -226,7 +226,7 @@ func TestLateCreationLeavesNothingOfRemovedPod(t *testing.T) {
 				t.Fatal(err)
 			}
 			if succeeds {
-				h.p.creator.undo(made)
+				h.p.creator.removeLateState(made)
 			}
 			for _, left := range []string{"jackfield/containers/*", "jackfield/sandboxes/*",
 				"jackfield/claims/%2Frun%2Fvsw%2Fmine", "jackfield/claims/=*", "vsw/mine"} {

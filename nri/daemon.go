@@ -169,7 +169,7 @@ func newRetryState() retryState {
 func (r *retryState) recordFailure(err error) (wait time.Duration, isNew bool) {
 	isNew = r.fault != err.Error()
 	r.fault = err.Error()
-	return r.backoff.Next(), isNew
+	return r.backoff.NextWait(), isNew
 }
 
 // recordSuccess reports whether the last attempt failed.

@@ -110,7 +110,7 @@ func (p *Plugin) CreateContainer(ctx context.Context, pod *api.PodSandbox, c *ap
 				return err
 			}
 			return p.creator.stage(ctx, n)
-		}, func() { p.creator.undo(n) })
+		}, func() { p.creator.removeLateState(n) })
 	}
 	switch {
 	case err == nil:
@@ -135,7 +135,7 @@ func (p *Plugin) ValidateContainerAdjustment(ctx context.Context, req *api.Valid
 		return nil
 	}
 	defer p.calls.measure(telemetry.ValidateContainerAdjustment)()
-	err := p.calls.run(ctx, telemetry.ValidateContainerAdjustment, req.GetPod(), v.checkAdjustment)
+	err := p.calls.runOnWorker(ctx, telemetry.ValidateContainerAdjustment, req.GetPod(), v.checkAdjustment)
 	if err != nil {
 		return newRefusal(req.GetPod(), req.GetContainer(), p.calls.explainTimeout(err))
 	}
@@ -191,7 +191,7 @@ func (p *Plugin) Shutdown(context.Context) { p.log.Info("the runtime shuts down"
 // runOnState runs f, which removes something from the state directory, within the runtime's deadline or
 // beyond it.
 func (p *Plugin) runOnState(ctx context.Context, h telemetry.Handler, f func()) {
-	err := p.calls.run(ctx, h, nil, func() error { f(); return nil })
+	err := p.calls.runOnWorker(ctx, h, nil, func() error { f(); return nil })
 	if err == nil {
 		return
 	}

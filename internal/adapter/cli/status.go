@@ -107,7 +107,7 @@ func (q *statusQuery) awaitConfig(ctx context.Context, host hostfs.Root) error {
 	defer cancel()
 	var reason error // of the last attempt that the end of the time did not interrupt
 	isAny := func(error) bool { return true }
-	err = retry.Every(q.interval).Do(ctx, isAny, func() error {
+	err = retry.Every(q.interval).Retry(ctx, isAny, func() error {
 		node, err := status.Find(ctx, host, config.StateDirs(host, q.host.configFile))
 		switch {
 		case err == nil && node.Config.Text == cfg.Text():

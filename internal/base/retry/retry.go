@@ -20,8 +20,8 @@ type Backoff struct {
 // Every returns a Backoff that does not grow.
 func Every(wait time.Duration) *Backoff { return &Backoff{First: wait, Last: wait} }
 
-// Next returns the wait after one more failure.
-func (b *Backoff) Next() time.Duration {
+// NextWait returns the wait after one more failure.
+func (b *Backoff) NextWait() time.Duration {
 	b.wait = min(max(2*b.wait, b.First), b.Last)
 	return b.wait
 }
@@ -29,15 +29,15 @@ func (b *Backoff) Next() time.Duration {
 // Reset makes the next wait the first one again.
 func (b *Backoff) Reset() { b.wait = 0 }
 
-// Do calls attempt until it succeeds, until it fails with an error that is not transient, or until ctx ends. It
+// Retry calls attempt until it succeeds, until it fails with an error that is not transient, or until ctx ends. It
 // returns the last error of attempt. After the end of ctx there is no further attempt.
-func (b *Backoff) Do(ctx context.Context, isTransient func(error) bool, attempt func() error) error {
+func (b *Backoff) Retry(ctx context.Context, isTransient func(error) bool, attempt func() error) error {
 	for {
 		err := attempt()
 		if err == nil || !isTransient(err) {
 			return err
 		}
-		if deadline.Sleep(ctx, b.Next()); ctx.Err() != nil {
+		if deadline.Sleep(ctx, b.NextWait()); ctx.Err() != nil {
 			return err
 		}
 	}

@@ -20,12 +20,12 @@ func isBusy(err error) bool { return err == errBusy }
 func TestWaitsGrowToTheLast(t *testing.T) {
 	b := Backoff{First: time.Second, Last: 5 * time.Second}
 	for _, want := range []time.Duration{1, 2, 4, 5, 5} {
-		if got := b.Next(); got != want*time.Second {
+		if got := b.NextWait(); got != want*time.Second {
 			t.Errorf("waits %v, want %vs", got, want)
 		}
 	}
 	b.Reset()
-	if got := b.Next(); got != time.Second {
+	if got := b.NextWait(); got != time.Second {
 		t.Errorf("waits %v after a success, want 1s", got)
 	}
 }
@@ -48,7 +48,7 @@ func TestOnlyTransientErrorsAreRepeated(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 				defer cancel()
 				began, attempts := time.Now(), 0
-				err := (&Backoff{First: time.Second, Last: time.Hour}).Do(ctx, isBusy, func() error {
+				err := (&Backoff{First: time.Second, Last: time.Hour}).Retry(ctx, isBusy, func() error {
 					attempts++
 					return tc.fails[attempts-1]
 				})

@@ -71,8 +71,8 @@ func (c *claim) isCreated(id hostfs.FileID) bool {
 	return c.Created != nil && *c.Created == id || c.Mounted != nil && *c.Mounted == id
 }
 
-// isBy reports whether a holder created the directory, or was about to.
-func (c *claim) isBy(h Holder) bool { return c.Creator != nil && *c.Creator == h }
+// isCreatedBy reports whether a holder created the directory, or was about to.
+func (c *claim) isCreatedBy(h Holder) bool { return c.Creator != nil && *c.Creator == h }
 
 // otherHolder returns the first holder of another sandbox, nil for none.
 func (c *claim) otherHolder(sandbox string) *Holder {

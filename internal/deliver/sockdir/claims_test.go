@@ -173,7 +173,7 @@ func TestClaimHasManyAdapters(t *testing.T) {
 	}
 	id := hostfs.FileID{Device: 7, Inode: 8}
 	testkit.Must(t, d.setCreation("/run/vsw/a", creation{Creator: &byCNI, Created: &id}))
-	if c, fresh, err := d.claim("/run/vsw/a", byNRI, true); !fresh || err != nil || *c.Created != id || !c.isBy(byCNI) {
+	if c, fresh, err := d.claim("/run/vsw/a", byNRI, true); !fresh || err != nil || *c.Created != id || !c.isCreatedBy(byCNI) {
 		t.Fatal(c, fresh, err)
 	}
 	if fresh, err := d.Claim("/run/vsw/a", byNRI, false); fresh || err != nil {

@@ -51,9 +51,9 @@ func (d *Dirs) Create(h Holder, want *edit.SocketDir, size uint64) (fd int, err 
 	return fd, err
 }
 
-// abandon removes what a failed creation left, and releases the claim.
+// abandon removes the directories of a failed creation and releases the claim.
 func (d *Dirs) abandon(dir string, h Holder) error {
-	c, err := d.read(dir)
+	c, err := d.readClaim(dir)
 	if err != nil {
 		return err
 	}
@@ -170,7 +170,7 @@ func (w *walk) open(root, rel string) (fd int, created bool, err error) {
 // openElement opens a directory in an open one, or creates it.
 func (w *walk) openElement(parent int, path string) (fd int, created bool, err error) {
 	name := filepath.Base(path)
-	if path == w.dir && w.Pending && w.isBy(w.by) && !w.recorded {
+	if path == w.dir && w.Pending && w.isCreatedBy(w.by) && !w.recorded {
 		// A killed process can have created it.
 		if err := removeEmpty(parent, name); err != nil {
 			return -1, false, err
@@ -211,7 +211,7 @@ func (w *walk) record(path string) error {
 		return nil
 	}
 	var parents []parentDir
-	if w.isBy(w.by) {
+	if w.isCreatedBy(w.by) {
 		parents = w.Parents
 	}
 	for dir := filepath.Dir(w.dir); within(path, dir); dir = filepath.Dir(dir) {

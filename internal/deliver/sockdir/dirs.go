@@ -110,11 +110,11 @@ func (d *Dirs) setCreation(dir string, made creation) error {
 
 // Holders returns the holders of a directory.
 func (d *Dirs) Holders(dir string) ([]Holder, error) {
-	c, err := d.read(dir)
+	c, err := d.readClaim(dir)
 	return c.Holders, err
 }
 
-func (d *Dirs) read(dir string) (claim, error) {
+func (d *Dirs) readClaim(dir string) (claim, error) {
 	open, err := d.claims.open()
 	if err != nil {
 		return claim{}, err
@@ -133,12 +133,12 @@ func (d *Dirs) IsCreated(dir, sandbox string, fd int) (bool, error) {
 }
 
 func (d *Dirs) isCreatedFor(dir, sandbox string, id hostfs.FileID) (bool, error) {
-	c, err := d.read(dir)
+	c, err := d.readClaim(dir)
 	return err == nil && c.isCreated(id) && len(c.Holders) > 0 && c.otherHolder(sandbox) == nil, err
 }
 
-// Find returns the relation of a sandbox to the directory at a path below a canonical socket root.
-func (d *Dirs) Find(sandbox, root, rel string) (edit.DirState, error) {
+// FindState returns the relation of a sandbox to the directory at a path below a canonical socket root.
+func (d *Dirs) FindState(sandbox, root, rel string) (edit.DirState, error) {
 	fd, err := OpenBelowRoot(d.host, root, rel, unix.O_PATH|unix.O_DIRECTORY)
 	if errors.Is(err, unix.ENOENT) {
 		_, err = d.host.StatNoSymlinks(root) // without its root, it cannot be created
@@ -250,11 +250,11 @@ func (d *Dirs) release(names []string, isGone func(isSocket bool, h Holder) bool
 // record the directory that it created, only an empty directory is removed. A directory that another sandbox has
 // claimed stays. A nil parent is a missing one.
 func (d *Dirs) Remove(parent *os.File, dir string, h Holder) error {
-	c, err := d.read(dir)
+	c, err := d.readClaim(dir)
 	if err != nil || c.otherHolder(h.Sandbox) != nil {
 		return err
 	}
-	if parent != nil && (c.Creator == nil || c.isBy(h)) {
+	if parent != nil && (c.Creator == nil || c.isCreatedBy(h)) {
 		if err := removeAt(int(parent.Fd()), filepath.Base(dir), &c.creation, false); err != nil {
 			return err
 		}
@@ -323,7 +323,7 @@ func (d *Dirs) removeCreated(held []namedClaim, h Holder) error {
 	var errs []error
 	var parents []parentDir
 	for _, c := range held {
-		if !c.isBy(h) {
+		if !c.isCreatedBy(h) {
 			continue
 		}
 		if dir, _ := pathOfFile(c.name); c.Pending || c.Created != nil {

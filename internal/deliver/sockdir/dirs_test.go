@@ -38,10 +38,10 @@ func TestMissingSocketDirNeedsItsRoot(t *testing.T) {
 	testkit.Must(t, os.MkdirAll(dir+"/run/vsw", 0o755))
 	host, err := hostfs.New(dir)
 	testkit.Must(t, err)
-	if got, err := New(host, "/run/jackfield/claims").Find("s1", "/run/vsw", "p1"); got != edit.MissingDir || err != nil {
+	if got, err := New(host, "/run/jackfield/claims").FindState("s1", "/run/vsw", "p1"); got != edit.MissingDir || err != nil {
 		t.Errorf("below a root: %v, %v", got, err)
 	}
-	if _, err := New(host, "/run/jackfield/claims").Find("s1", "/run/none", "p1"); !errdefs.IsNotFound(err) {
+	if _, err := New(host, "/run/jackfield/claims").FindState("s1", "/run/none", "p1"); !errdefs.IsNotFound(err) {
 		t.Errorf("without the root: %v", err)
 	}
 }

@@ -69,7 +69,7 @@ func TestMountHasAttributesOfDirectory(t *testing.T) {
 	testkit.Must(t, err)
 	mounted, err := hostfs.IDOf(root)
 	testkit.Must(t, errors.Join(err, unix.Close(root)))
-	claim, err := d.read("/dir")
+	claim, err := d.readClaim("/dir")
 	testkit.Must(t, err)
 	if claim.Created == nil || *claim.Created != created || claim.Mounted == nil || *claim.Mounted != mounted || identity(t, dir) != mounted || mounted == created {
 		t.Errorf("claim %+v, created %v, mounted %v, found %v", claim, created, mounted, identity(t, dir))

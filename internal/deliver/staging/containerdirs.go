@@ -28,8 +28,8 @@ type containerDirs struct {
 	status Status
 }
 
-// path returns the path of a place in a container's directory.
-func (cd *containerDirs) path(containerID, at string) string {
+// placePath returns the path of a place in a container's directory.
+func (cd *containerDirs) placePath(containerID, at string) string {
 	return filepath.Join(cd.dir, containerID, at)
 }
 
@@ -120,9 +120,9 @@ func (cd *containerDirs) ensureSharedMount() error {
 	return nil
 }
 
-// fill creates the container's directory with its directories and files. again means that an
+// createEntries creates the container's directory with its directories and files. again means that an
 // earlier call did so: its mounts are removed first. The lock is held.
-func (cd *containerDirs) fill(c *edit.Container, again bool) error {
+func (cd *containerDirs) createEntries(c *edit.Container, again bool) error {
 	if err := cd.ensureSharedMount(); err != nil {
 		return err
 	}

@@ -110,7 +110,7 @@ func TestDirectoryIsBounded(t *testing.T) {
 	if err := n.Prepare(newServer("c3", "s2", "a/b")); !errdefs.IsConflict(err) {
 		t.Errorf("another sandbox: %v", err)
 	}
-	if state, err := n.sockets.dirs.Find("s1", "/run/vsw", "a/b"); state != edit.OwnDir || err != nil {
+	if state, err := n.sockets.dirs.FindState("s1", "/run/vsw", "a/b"); state != edit.OwnDir || err != nil {
 		t.Errorf("the directory has state %v, %v", state, err)
 	}
 	testkit.Must(t, n.RemoveSandbox("s1"))

@@ -291,8 +291,7 @@ func nsInode(name string) uint64 {
 	return st.Ino
 }
 
-// modTime returns when a file was written, a directory was changed or a socket was created. It is zero
-// for what does not exist.
+// modTime returns the modification time of a file, directory or socket, or the zero time if there is none.
 func modTime(path string) time.Time {
 	var st unix.Stat_t
 	if unix.Lstat(path, &st) != nil {

@@ -123,7 +123,7 @@ func (h *hostSockets) sweepClaims() error {
 // stateDir and owner are those of the store that will deliver the directory.
 func SocketDirFinder(host hostfs.Root, stateDir, owner string,
 ) func(sandboxID, root, rel string) (edit.DirState, error) {
-	return openDirs(host, stateDir, owner).Find
+	return openDirs(host, stateDir, owner).FindState
 }
 
 // openDirs returns the directories below socket roots, whose claims all adapters of a node share.

@@ -190,7 +190,7 @@ func (s *Store) Prepare(c edit.Container) (err error) {
 	if err := s.lock.run(func() error { return s.recordContainer(&c) }); err != nil {
 		return fmt.Errorf("record container %q in state directory %q: %w", c.ID, s.dir, err)
 	}
-	if err := s.lock.run(func() error { return s.containers.fill(&c, again) }); err != nil {
+	if err := s.lock.run(func() error { return s.containers.createEntries(&c, again) }); err != nil {
 		return s.containers.stagingError(&c, err)
 	}
 	for i := range c.SocketDirs {

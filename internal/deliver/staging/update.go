@@ -140,7 +140,7 @@ func (u *update) apply() error {
 		u.dropNew()
 		return err
 	}
-	dir := u.containers.path(id, "")
+	dir := u.containers.placePath(id, "")
 	if err := u.containers.create(&u.now.Container, u.was.Dirs); err != nil {
 		u.dropNew()
 		return err

@@ -83,7 +83,7 @@ func (s *Server) Wait() { <-s.tried }
 func (s *Server) run() {
 	var tried, failed sync.Once
 	isTransient := func(err error) bool { return !errors.Is(err, http.ErrServerClosed) }
-	_ = retry.Every(listenRetry).Do(s.closing, isTransient, func() error {
+	_ = retry.Every(listenRetry).Retry(s.closing, isTransient, func() error {
 		l, err := s.opts.Listen()
 		tried.Do(func() { close(s.tried) })
 		if err == nil {

@@ -60,7 +60,7 @@ func (p *Plugin) Run(ctx context.Context, command string, more ...string) ([]byt
 	isBusy := func(err error) bool { return errors.Is(err, unix.ETXTBSY) }
 	limit, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	err := retry.Every(200*time.Millisecond).Do(limit, isBusy, func() error {
+	err := retry.Every(200*time.Millisecond).Retry(limit, isBusy, func() error {
 		cmd := exec.CommandContext(ctx, file)
 		// When ctx ends, the plugin's children end with it.
 		cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true}

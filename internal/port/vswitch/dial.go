@@ -19,7 +19,7 @@ const dialPause = 10 * time.Millisecond
 
 // Dial connects to the UNIX socket of a switch. While the listen queue is full it retries until ctx ends.
 func Dial(ctx context.Context, socket string) (conn net.Conn, err error) {
-	err = retry.Every(dialPause).Do(ctx, IsQueueFull, func() (err error) {
+	err = retry.Every(dialPause).Retry(ctx, IsQueueFull, func() (err error) {
 		conn, err = new(net.Dialer).DialContext(ctx, "unix", socket)
 		return err
 	})

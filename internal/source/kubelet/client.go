@@ -116,7 +116,7 @@ func listPods(ctx context.Context, conn net.Conn) (answer *v1.ListPodResourcesRe
 	defer client.Close()
 	lister := v1.NewPodResourcesListerClient(client)
 	isThrottled := func(err error) bool { return status.Code(err) == codes.ResourceExhausted && !isTooLarge(err) }
-	err = retry.Every(throttleDelay).Do(ctx, isThrottled, func() (err error) {
+	err = retry.Every(throttleDelay).Retry(ctx, isThrottled, func() (err error) {
 		answer, err = lister.List(ctx, &v1.ListPodResourcesRequest{})
 		return err
 	})

@@ -113,7 +113,7 @@ func (d *Driver) findCreated(ctx context.Context, port vswitch.Port, err error) 
 // command.
 func (d *Driver) change(ctx context.Context, port vswitch.Port, command string) (current netInterface, done bool,
 	err error) {
-	lines, failed, err := d.run(ctx, false, command, "interface show name "+port.Name)
+	lines, failed, err := d.runGrcli(ctx, false, command, "interface show name "+port.Name)
 	if err != nil {
 		return netInterface{}, false, err
 	}
@@ -163,7 +163,7 @@ func (d *Driver) Remove(ctx context.Context, owner vswitch.Owner) error {
 }
 
 func (d *Driver) delete(ctx context.Context, name string) error {
-	_, failed, err := d.run(ctx, false, "interface del "+name)
+	_, failed, err := d.runGrcli(ctx, false, "interface del "+name)
 	if err == nil && len(failed) > 0 && !failed[0].is(unix.ENODEV) {
 		err = d.unknown("delete interface %q: %v", name, failed[0])
 	}
@@ -191,7 +191,7 @@ func (d *Driver) Probe(ctx context.Context) error {
 // List implements vswitch.Driver. The table of all interfaces truncates long descriptions, so List
 // reads Jackfield's interfaces a second time, one by one.
 func (d *Driver) List(ctx context.Context) ([]vswitch.Port, error) {
-	lines, failed, err := d.run(ctx, false, "interface show type port")
+	lines, failed, err := d.runGrcli(ctx, false, "interface show type port")
 	if err != nil {
 		return nil, err
 	}

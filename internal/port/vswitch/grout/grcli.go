@@ -62,14 +62,14 @@ func (e *commandError) unavailable() bool {
 	return strings.HasPrefix(e.Message, "gr_connect") || e.is(unix.ECONNRESET) || e.is(unix.EPIPE)
 }
 
-// run runs grcli with several commands, one a line, and returns its output lines. Without keepGoing
+// runGrcli runs grcli with several commands, one a line, and returns its output lines. Without keepGoing
 // grcli stops at the first failed command. failed holds the errors of the commands. While grout's
-// listen queue is full, grcli fails before its first command, and run retries.
-func (d *Driver) run(ctx context.Context, keepGoing bool, commands ...string) (lines [][]byte, failed []*commandError,
+// listen queue is full, grcli fails before its first command, and runGrcli retries.
+func (d *Driver) runGrcli(ctx context.Context, keepGoing bool, commands ...string) (lines [][]byte, failed []*commandError,
 	err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	err = retry.Every(grcliPause).Do(ctx, vswitch.IsQueueFull, func() (err error) {
+	err = retry.Every(grcliPause).Retry(ctx, vswitch.IsQueueFull, func() (err error) {
 		lines, failed, err = d.runOnce(ctx, keepGoing, commands...)
 		return err
 	})
@@ -151,7 +151,7 @@ func (d *Driver) show(ctx context.Context, names ...string) (map[string]netInter
 	for _, name := range names {
 		commands = append(commands, "interface show name "+name)
 	}
-	lines, failed, err := d.run(ctx, true, commands...)
+	lines, failed, err := d.runGrcli(ctx, true, commands...)
 	if err != nil {
 		return nil, err
 	}

@@ -275,7 +275,7 @@ func (d *Driver) lockSegments(ctx context.Context) (unlock func(), err error) {
 		return nil, errdefs.ErrUnavailable.WithMessage("lock VLANs: " + diag.ErrorText(err))
 	}
 	isLocked := func(err error) bool { return err == unix.EWOULDBLOCK }
-	err = retry.Every(lockPause).Do(ctx, isLocked, func() error {
+	err = retry.Every(lockPause).Retry(ctx, isLocked, func() error {
 		return hostfs.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	})
 	if err != nil {
