@@ -65,8 +65,8 @@ func (d *decoder) readObject(field string, node *yaml.Node, members ...member) b
 		i := slices.IndexFunc(members, func(m member) bool { return m.key == key.Value })
 		if i < 0 {
 			keys := keysOf(members)
-			d.addFault(field, key, diag.Quote(key.Value),
-				"unknown key; the keys here are "+strings.Join(keys, ", ")+diag.Suggest(key.Value, keys...))
+			d.addFault(field, key, "", "unknown key "+diag.Quote(key.Value)+"; the keys here are "+
+				strings.Join(keys, ", ")+diag.Suggest(key.Value, keys...))
 			return
 		}
 		at := joinPath(field, key.Value)

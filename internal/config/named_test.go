@@ -49,7 +49,7 @@ func TestFaultsOfNamedSockets(t *testing.T) {
 	name := "the name of a socket has 1 to 63 lower-case letters, digits and '-', and begins and ends with a letter or digit"
 	for text, want := range map[string]string{
 		"spire: {}":                             `c.yaml:3:5: sockets.named.spire.path: found nothing: a named socket has a path, where its server creates it on the host`,
-		"spire: {paht: /run/s/a}":               `c.yaml:3:13: sockets.named.spire: found "paht": unknown key; the keys here are path, at, create; did you mean path?`,
+		"spire: {paht: /run/s/a}":               `c.yaml:3:13: sockets.named.spire: unknown key "paht"; the keys here are path, at, create; did you mean path?`,
 		"Spire: {path: /run/s/a}":               `c.yaml:3:5: sockets.named: found "Spire": ` + name,
 		"-a: {path: /run/s/a}":                  `c.yaml:3:5: sockets.named: found "-a": ` + name,
 		"a: /run/s/a":                           `c.yaml:3:8: sockets.named.a: invalid value "/run/s/a": must be an object`,

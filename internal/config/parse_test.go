@@ -139,11 +139,11 @@ func TestDefaultIsFresh(t *testing.T) {
 func TestFaultyConfigurationsHavePlaceAndRule(t *testing.T) {
 	for _, tc := range []struct{ name, content, want string }{
 		{"unknown key", "socket: {}\n",
-			`c.yaml:1:1: found "socket": unknown key; the keys here are cdi, sockets, deviceInfo, cni, multus, kubelet, hook, hooks, runtime, missed, stateDir, dialects, vswitches, metrics, audit, policy, validate, compat; did you mean sockets?`},
+			`c.yaml:1:1: unknown key "socket"; the keys here are cdi, sockets, deviceInfo, cni, multus, kubelet, hook, hooks, runtime, missed, stateDir, dialects, vswitches, metrics, audit, policy, validate, compat; did you mean sockets?`},
 		{"unknown key by case", "statedir: /run/x\n",
-			`c.yaml:1:1: found "statedir": unknown key; the keys here are cdi, sockets, deviceInfo, cni, multus, kubelet, hook, hooks, runtime, missed, stateDir, dialects, vswitches, metrics, audit, policy, validate, compat; did you mean stateDir?`},
+			`c.yaml:1:1: unknown key "statedir"; the keys here are cdi, sockets, deviceInfo, cni, multus, kubelet, hook, hooks, runtime, missed, stateDir, dialects, vswitches, metrics, audit, policy, validate, compat; did you mean stateDir?`},
 		{"unknown key inside", "cdi:\n  specDir: [/etc/cdi]\n",
-			`c.yaml:2:3: cdi: found "specDir": unknown key; the keys here are specDirs, aliases, extensions; did you mean specDirs?`},
+			`c.yaml:2:3: cdi: unknown key "specDir"; the keys here are specDirs, aliases, extensions; did you mean specDirs?`},
 		{"duplicate key", "stateDir: /run/a\nmultus: {}\nstateDir: /run/b\n",
 			`c.yaml:3:1: stateDir: found the key a second time: it is already in line 1`},
 		{"wrong type, number", "stateDir: 7\n", `c.yaml:1:11: stateDir: invalid value 7, which YAML reads as a number: must be a string; put it in quotes`},
@@ -211,7 +211,7 @@ func TestFaultyConfigurationsHavePlaceAndRule(t *testing.T) {
 		{"several, in order", "stateDir: x\ncdi: {specDirs: [y]}\nbogus: 1\n", strings.Join([]string{
 			`c.yaml:1:11: stateDir: invalid value "x": must be an absolute path`,
 			`c.yaml:2:18: cdi.specDirs[0]: invalid value "y": must be an absolute path`,
-			`c.yaml:3:1: found "bogus": unknown key; the keys here are cdi, sockets, deviceInfo, cni, multus, kubelet, hook, hooks, runtime, missed, stateDir, dialects, vswitches, metrics, audit, policy, validate, compat`}, "\n")},
+			`c.yaml:3:1: unknown key "bogus"; the keys here are cdi, sockets, deviceInfo, cni, multus, kubelet, hook, hooks, runtime, missed, stateDir, dialects, vswitches, metrics, audit, policy, validate, compat`}, "\n")},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c, err := Parse([]byte(tc.content), "c.yaml")

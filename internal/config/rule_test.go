@@ -58,7 +58,7 @@ func TestFaultyRulesAreRefused(t *testing.T) {
 		"sockets: 3":             {"sockets: 3.5", "must be a whole number from 1"},
 		"sockets: 1048576":       {"sockets: 1048577", "must be a whole number from 1 to 1048576"},
 		"hooks: 5":               {`hooks: "5"`, "must be a whole number from 1"},
-		"hooks: 5}":              {"hooks: 5, ports: 1}", `policy.rules[0].limits.container: found "ports"`},
+		"hooks: 5}":              {"hooks: 5, ports: 1}", `policy.rules[0].limits.container: unknown key "ports"`},
 		"ports: 6":               {"ports: 0", "policy.rules[0].limits.pod.ports: invalid value 0"},
 		"mounts: 4":              {"mount: 4", "did you mean mounts?"},
 		"{source: /opt}":         {"{destination: /opt}", "policy.rules[0].allow.mounts[1].source: found nothing: a mount has a source"},

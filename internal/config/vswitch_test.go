@@ -61,7 +61,7 @@ func TestVswitchFaultsHaveTheirPlace(t *testing.T) {
 		`{name: "*", type: ovs}`:                         `c.yaml:2:12: vswitches[0].name: invalid value "*": ` + name,
 		"{name: a, type: vp}":                            `c.yaml:2:21: vswitches[0].type: invalid value "vp": must be one of ovs, grout, vpp; did you mean vpp?`,
 		"{name: a, type: dpdk}":                          `c.yaml:2:21: vswitches[0].type: invalid value "dpdk": must be one of ovs, grout, vpp`,
-		"{name: a, typ: ovs}":                            `c.yaml:2:15: vswitches[0]: found "typ": unknown key; the keys here are name, type, endpoint, bridges, defaults, grcli, uplink, socketDir; did you mean type?`,
+		"{name: a, typ: ovs}":                            `c.yaml:2:15: vswitches[0]: unknown key "typ"; the keys here are name, type, endpoint, bridges, defaults, grcli, uplink, socketDir; did you mean type?`,
 		"{name: a, type: ovs}\n  - {name: a, type: vpp}": `c.yaml:3:12: vswitches[1].name: found "a": vswitches[0] has this name already`,
 		"{name: a, type: ovs, endpoint: db.sock}":        `c.yaml:2:36: vswitches[0].endpoint: invalid value "db.sock": must be an absolute path`,
 		"{name: a, type: ovs, endpoint: /" + strings.Repeat("x", 107) + "}": `vswitches[0].endpoint: found "/` + strings.Repeat("x", 107) + `": a socket's path has at most 107 bytes`,
@@ -98,7 +98,7 @@ func TestPortRulesArePatternsOrObjects(t *testing.T) {
 	}
 	for ports, want := range map[string]string{
 		`{vlans: [1]}`:            `policy.rules[0].allow.ports[0].port: found nothing: an object has port, a pattern of vswitch/bridge`,
-		`{port: a/b, vlan: 1}`:    `policy.rules[0].allow.ports[0]: found "vlan": unknown key; the keys here are port, vlans; did you mean vlans?`,
+		`{port: a/b, vlan: 1}`:    `policy.rules[0].allow.ports[0]: unknown key "vlan"; the keys here are port, vlans; did you mean vlans?`,
 		`{port: a/b, vlans: 1}`:   `policy.rules[0].allow.ports[0].vlans: invalid value 1, which YAML reads as a number: must be a list`,
 		`{port: a/b, vlans: []}`:  `policy.rules[0].allow.ports[0].vlans: found an empty list: give at least one, or leave the key out`,
 		`{port: a/b, vlans: [~]}`: `policy.rules[0].allow.ports[0].vlans[0]: found nothing: must be a string`,

@@ -44,7 +44,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	if fs.NArg() > 0 {
-		return fmt.Errorf("found argument %q, want flags only", fs.Arg(0))
+		return fmt.Errorf("unexpected argument %q: only flags are supported", fs.Arg(0))
 	}
 	root, err := parts.ModuleRoot(".")
 	if err != nil {
@@ -56,7 +56,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	}
 	for _, name := range o.only {
 		if !slices.Contains(sectionNames(), name) {
-			return fmt.Errorf("-only: found %q, want of %s", name, strings.Join(sectionNames(), ", "))
+			return fmt.Errorf("-only: invalid value %q: must be of %s", name, strings.Join(sectionNames(), ", "))
 		}
 	}
 	tmp, err := os.MkdirTemp("", "benchreport")

@@ -39,7 +39,7 @@ func keysIn(t *testing.T, field string) []string {
 	if err == nil {
 		t.Fatalf("the configuration accepts %q", text)
 	}
-	m := regexp.MustCompile(`"no-such-key": unknown key; the keys here are ([\w, ]+)`).FindStringSubmatch(err.Error())
+	m := regexp.MustCompile(`unknown key "no-such-key"; the keys here are ([\w, ]+)`).FindStringSubmatch(err.Error())
 	if m == nil {
 		return nil
 	}

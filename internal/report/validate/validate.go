@@ -183,8 +183,7 @@ func (v *Validator) checkText(t text) File {
 // rejectUnknown is about a file of unknown kind. A README beside the files of a directory is no mistake.
 func rejectUnknown(t text) (content string, found diag.List) {
 	d := &diag.Diagnostic{File: t.name, Severity: diag.SeverityError,
-		Rule: "was not checked: its kind is unknown, by its directory and name, or by cdiVersion, cniVersion or apiVersion " +
-			"in it",
+		Rule: "not checked: neither its path nor its content tells the kind of file",
 		Hint: "name the kind with --as: " + strings.Join(KindNames(), ", ")}
 	if !t.isNamed && !isDataFile(t.ext) {
 		d.Severity = diag.SeverityWarning
