@@ -87,9 +87,9 @@ var nodeStates = []nodeState{
 		}},
 	{name: "broken configuration", daemon: "{" + registered + ", " + inForce + `, "error": "/etc/jackfield/config.yaml:1:1: unknown key"}}`,
 		files: map[string]string{"/etc/jackfield/config.yaml": "polciy: {}\n"}, says: map[string]answer{
-			"doctor":   {ExitNo, []string{`ERROR    configuration  /etc/jackfield/config.yaml:1:1: found "polciy"`, "ERROR    configuration  jackfield-nri rejects a newer configuration"}},
-			"explain":  {ExitOK, []string{`warning: /etc/jackfield/config.yaml:1:1: found "polciy"`, "the configuration in force", "injected"}},
-			"validate": {ExitNo, []string{`config.yaml:1:1: found "polciy"`}},
+			"doctor":   {ExitNo, []string{`ERROR    configuration  /etc/jackfield/config.yaml:1:1: unknown key "polciy"`, "ERROR    configuration  jackfield-nri rejects a newer configuration"}},
+			"explain":  {ExitOK, []string{`warning: /etc/jackfield/config.yaml:1:1: unknown key "polciy"`, "the configuration in force", "injected"}},
+			"validate": {ExitNo, []string{`config.yaml:1:1: unknown key "polciy"`}},
 			"status":   {ExitNo, []string{"a newer configuration is rejected"}},
 			"devices":  {ExitOK, []string{`warning: /etc/jackfield/config.yaml:1:1`, "the configuration in force", "v.com/c=d"}},
 			"sockets":  {ExitOK, []string{`warning: /etc/jackfield/config.yaml:1:1`, "no sockets of running containers"}},
