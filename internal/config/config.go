@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"go.yaml.in/yaml/v3"
+	"github.com/jackfield/jackfield/internal/base/jsontree"
 
 	"github.com/jackfield/jackfield/internal/base/quantity"
 	"github.com/jackfield/jackfield/internal/config/policy"
@@ -51,7 +51,7 @@ type Config struct {
 
 	file   string
 	text   string
-	fields map[string]*yaml.Node // the values in the file
+	fields map[string]*jsontree.Node // the values in the file
 }
 
 // CDI locates the device specifications.

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"strconv"
 
-	"go.yaml.in/yaml/v3"
-
 	"github.com/jackfield/jackfield/internal/base/diag"
 )
 
@@ -22,21 +20,4 @@ func joinFaults(faults diag.List) error {
 		errs = append(errs, &diag.Diagnostic{File: faults[0].File, Rule: "and " + strconv.Itoa(more) + " more"})
 	}
 	return errors.Join(errs...)
-}
-
-// describe describes a node for a message.
-func describe(node *yaml.Node) string {
-	switch {
-	case node.Kind == yaml.MappingNode:
-		return "an object"
-	case node.Kind == yaml.SequenceNode:
-		return "a list"
-	case node.Tag == "!!null":
-		return "nothing"
-	case node.Tag == "!!bool", node.Tag == "!!int", node.Tag == "!!float", node.Tag == "!!timestamp":
-		return diag.Excerpt(node.Value, diag.MaxQuoted) + ", which YAML reads as " + map[string]string{
-			"!!bool": "a boolean", "!!int": "a number", "!!float": "a number", "!!timestamp": "a time",
-		}[node.Tag]
-	}
-	return diag.Quote(node.Value)
 }

@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"path"
 
-	"go.yaml.in/yaml/v3"
-
 	"github.com/jackfield/jackfield/internal/base/diag"
+	"github.com/jackfield/jackfield/internal/base/jsontree"
 	"github.com/jackfield/jackfield/internal/base/name"
 	"github.com/jackfield/jackfield/internal/base/reserved"
+	"github.com/jackfield/jackfield/internal/base/schema"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 
@@ -43,35 +43,35 @@ func (n *NamedSocket) DefaultAt(name string) string {
 }
 
 // readNamedSocket decodes a socket that containers request by name, which is the key.
-func (d *decoder) readNamedSocket(at string, name, value *yaml.Node) (NamedSocket, bool) {
+func (d decoder) readNamedSocket(at string, value *jsontree.Node) (NamedSocket, bool) {
 	n := NamedSocket{Create: SocketRefuse}
-	ok := d.readObject(at, value,
-		member{"path", d.readText(&n.Path, namedSocketPath)},
-		member{"at", d.readText(&n.At, namedSocketAt)},
-		member{"create", readEnum(d, &n.Create, SocketRefuse, SocketWait)},
+	ok := d.ReadObject(at, value,
+		schema.Key("path", d.Text(&n.Path, namedSocketPath)),
+		schema.Key("at", d.Text(&n.At, namedSocketAt)),
+		schema.Key("create", schema.Enum(d.Decoder, &n.Create, SocketRefuse, SocketWait)),
 	)
 	if ok {
-		d.checkNamedSocket(at, name, &n)
+		d.checkNamedSocket(at, value, &n)
 	}
 	return n, ok
 }
 
 // checkNamedSocket checks rules that involve several keys, and sets the default of at.
-func (d *decoder) checkNamedSocket(field string, name *yaml.Node, n *NamedSocket) {
+func (d decoder) checkNamedSocket(field string, value *jsontree.Node, n *NamedSocket) {
 	if n.Path == "" {
-		d.addFault(joinPath(field, "path"), name, "nothing",
+		d.AddKeyFault(jsontree.JoinPath(field, "path"), value, "nothing",
 			"a named socket has a path, where its server creates it on the host")
 		return
 	}
-	inside := n.DefaultAt(name.Value)
+	inside := n.DefaultAt(value.Key)
 	if len(inside) > hostfs.MaxSocketPath {
-		d.addFault(field, name, diag.Quote(name.Value),
+		d.AddKeyFault(field, value, diag.Quote(value.Key),
 			fmt.Sprintf("a socket's path has at most %d bytes; in a container it would be %s", hostfs.MaxSocketPath,
 				diag.Quote(inside)))
 	}
 	n.At = cmp.Or(n.At, inside)
 	if n.At != inside && contains(path.Dir(NamedSocketDir), n.At) {
-		d.addFault(joinPath(field, "at"), name, diag.Quote(n.At),
+		d.AddKeyFault(jsontree.JoinPath(field, "at"), value, diag.Quote(n.At),
 			"Jackfield's own directory in a container is for "+diag.Quote(inside)+", where the socket is anyway")
 	}
 }

@@ -4,13 +4,11 @@ package config
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
-	"strconv"
-
-	"go.yaml.in/yaml/v3"
 
 	"github.com/jackfield/jackfield/internal/base/diag"
+	"github.com/jackfield/jackfield/internal/base/jsontree"
+	"github.com/jackfield/jackfield/internal/base/schema"
 	"github.com/jackfield/jackfield/internal/config/policy"
 )
 
@@ -25,23 +23,23 @@ func (c *Config) CompilePolicy(source string) (*policy.Policy, error) {
 	return p, err
 }
 
-func (d *decoder) readRule(at string, element *yaml.Node, r *policy.Rule) {
-	ok := d.readObject(at, element,
-		member{"name", d.readText(&r.Name, notEmpty)},
-		member{"for", d.readSection(
-			member{"namespaces", d.readTexts(&r.For.Namespaces, anyText)},
-			member{"podLabels", d.readLabels(&r.For.PodLabels)},
-			member{"runtimeClasses", d.readTexts(&r.For.RuntimeClasses, anyText)},
-			member{"images", d.readTexts(&r.For.Images, notEmpty)},
-		)},
-		member{"mode", readEnum(d, &r.Mode, policy.Enforce, policy.Audit)},
-		member{"allow", d.readAllow(&r.Allow)},
-		member{"deny", d.readAllow(&r.Deny)},
-		member{"limits", d.readSection(
-			member{"container", d.readSection(d.limitMembers(&r.Limits.Container)...)},
-			member{"pod", d.readSection(append(d.limitMembers(&r.Limits.Pod),
-				member{"ports", d.readLimit(&r.Limits.Pod.Ports)})...)},
-		)},
+func (d decoder) readRule(at string, element *jsontree.Node, r *policy.Rule) {
+	ok := d.ReadObject(at, element,
+		schema.Key("name", d.Text(&r.Name, notEmpty)),
+		schema.Key("for", d.Section(
+			schema.Key("namespaces", d.Texts(&r.For.Namespaces, anyText)),
+			schema.Key("podLabels", d.readLabels(&r.For.PodLabels)),
+			schema.Key("runtimeClasses", d.Texts(&r.For.RuntimeClasses, anyText)),
+			schema.Key("images", d.Texts(&r.For.Images, notEmpty)),
+		)),
+		schema.Key("mode", schema.Enum(d.Decoder, &r.Mode, policy.Enforce, policy.Audit)),
+		schema.Key("allow", d.readAllow(&r.Allow)),
+		schema.Key("deny", d.readAllow(&r.Deny)),
+		schema.Key("limits", d.Section(
+			schema.Key("container", d.Section(d.limitMembers(&r.Limits.Container)...)),
+			schema.Key("pod", d.Section(append(d.limitMembers(&r.Limits.Pod),
+				schema.Key("ports", d.readLimit(&r.Limits.Pod.Ports)))...)),
+		)),
 	)
 	if ok {
 		d.checkComplete(at, element)
@@ -49,10 +47,10 @@ func (d *decoder) readRule(at string, element *yaml.Node, r *policy.Rule) {
 }
 
 // checkComplete rejects a rule without subjects or without effect.
-func (d *decoder) checkComplete(at string, rule *yaml.Node) {
+func (d decoder) checkComplete(at string, rule *jsontree.Node) {
 	requireOne := func(keys ...string) {
-		if !slices.ContainsFunc(keys, func(key string) bool { return d.fields[joinPath(at, key)] != nil }) {
-			d.addFault(joinPath(at, keys[0]), rule, "nothing", "a rule has name, for, and allow, deny or limits")
+		if !slices.ContainsFunc(keys, func(key string) bool { return d.Fields[jsontree.JoinPath(at, key)] != nil }) {
+			d.AddFault(jsontree.JoinPath(at, keys[0]), rule, "nothing", "a rule has name, for, and allow, deny or limits")
 		}
 	}
 	requireOne("name")
@@ -60,63 +58,50 @@ func (d *decoder) checkComplete(at string, rule *yaml.Node) {
 	requireOne("allow", "deny", "limits")
 }
 
-func (d *decoder) readAllow(into *policy.Allow) reader {
-	return d.readSection(
-		member{"cdi", d.readTexts(&into.CDI, notEmpty)},
-		member{"sockets", d.readTexts(&into.Sockets, notEmpty)},
-		member{"devices", d.readTexts(&into.Devices, notEmpty)},
-		member{"mounts", readItems(d, &into.Mounts, d.readMountRule)},
-		member{"hooks", d.readTexts(&into.Hooks, notEmpty)},
-		member{"networks", d.readTexts(&into.Networks, notEmpty)},
-		member{"ports", readItems(d, &into.Ports, d.readPortRule)},
-		member{"namedSockets", d.readTexts(&into.NamedSockets, notEmpty)},
+func (d decoder) readAllow(into *policy.Allow) schema.Reader {
+	return d.Section(
+		schema.Key("cdi", d.Texts(&into.CDI, notEmpty)),
+		schema.Key("sockets", d.Texts(&into.Sockets, notEmpty)),
+		schema.Key("devices", d.Texts(&into.Devices, notEmpty)),
+		schema.Key("mounts", schema.Items(d.Decoder, &into.Mounts, d.readMountRule)),
+		schema.Key("hooks", d.Texts(&into.Hooks, notEmpty)),
+		schema.Key("networks", d.Texts(&into.Networks, notEmpty)),
+		schema.Key("ports", schema.Items(d.Decoder, &into.Ports, d.readPortRule)),
+		schema.Key("namedSockets", d.Texts(&into.NamedSockets, notEmpty)),
 	)
 }
 
-func (d *decoder) readMountRule(at string, element *yaml.Node, m *policy.Mount) {
-	ok := d.readObject(at, element,
-		member{"type", d.readText(&m.Type, notEmpty)},
-		member{"source", d.readText(&m.Source, notEmpty)},
-		member{"destination", d.readText(&m.Destination, notEmpty)},
-		member{"readOnly", d.readBoolean(&m.ReadOnly)},
+func (d decoder) readMountRule(at string, element *jsontree.Node, m *policy.Mount) {
+	ok := d.ReadObject(at, element,
+		schema.Key("type", d.Text(&m.Type, notEmpty)),
+		schema.Key("source", d.Text(&m.Source, notEmpty)),
+		schema.Key("destination", d.Text(&m.Destination, notEmpty)),
+		schema.Key("readOnly", d.Boolean(&m.ReadOnly)),
 	)
 	if m.Source == "" && m.Type == "" && ok {
-		d.addFault(at+".source", element, "nothing",
+		d.AddFault(at+".source", element, "nothing",
 			"a mount has a source, a pattern of host paths, or a type of file systems")
 	}
 }
 
 // limitMembers returns the keys that the limits of containers and of pods share.
-func (d *decoder) limitMembers(into *policy.Limit) []member {
-	return []member{
-		{"cdi", d.readLimit(&into.CDI)}, {"devices", d.readLimit(&into.Devices)},
-		{"sockets", d.readLimit(&into.Sockets)},
-		{"mounts", d.readLimit(&into.Mounts)}, {"hooks", d.readLimit(&into.Hooks)},
+func (d decoder) limitMembers(into *policy.Limit) []schema.Member {
+	return []schema.Member{
+		schema.Key("cdi", d.readLimit(&into.CDI)), schema.Key("devices", d.readLimit(&into.Devices)),
+		schema.Key("sockets", d.readLimit(&into.Sockets)),
+		schema.Key("mounts", d.readLimit(&into.Mounts)), schema.Key("hooks", d.readLimit(&into.Hooks)),
 	}
 }
 
-func (d *decoder) readLimit(into *int) reader {
-	return d.readNumber(into, 1, policy.MaxLimit, "; to allow none, use deny")
+func (d decoder) readLimit(into *int) schema.Reader {
+	return d.Number(into, 1, policy.MaxLimit, "; to allow none, use deny")
 }
 
-// readNumber decodes a whole number. hint is appended to the rule for an invalid value.
-func (d *decoder) readNumber(into *int, least, most int, hint string) reader {
-	return func(field string, node *yaml.Node) {
-		n, err := strconv.Atoi(node.Value)
-		if node.Kind != yaml.ScalarNode || node.Tag != "!!int" || err != nil || n < least || n > most {
-			d.addFault(field, node, describe(node),
-				fmt.Sprintf("must be a whole number from %d to %d%s", least, most, hint))
-			return
+func (d decoder) readLabels(into *map[string]string) schema.Reader {
+	return func(field string, node *jsontree.Node) {
+		if node.Kind == jsontree.Object && len(node.Children) == 0 {
+			d.AddFault(field, node, "an empty object", "give at least one, or leave the key out")
 		}
-		*into = n
-	}
-}
-
-func (d *decoder) readLabels(into *map[string]string) reader {
-	return func(field string, node *yaml.Node) {
-		if node.Kind == yaml.MappingNode && len(node.Content) == 0 {
-			d.addFault(field, node, "an empty object", "give at least one, or leave the key out")
-		}
-		d.readTextMap(into, anyText, anyText)(field, node)
+		d.TextMap(into, anyText, anyText)(field, node)
 	}
 }

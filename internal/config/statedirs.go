@@ -5,8 +5,8 @@ package config
 import (
 	"slices"
 
-	"go.yaml.in/yaml/v3"
-
+	"github.com/jackfield/jackfield/internal/base/jsontree"
+	"github.com/jackfield/jackfield/internal/base/schema"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 
@@ -44,11 +44,12 @@ func readStateDir(host hostfs.Root, file string) string {
 		return ""
 	}
 	data, err := root.ReadFile(path, MaxSize)
-	var c struct {
-		StateDir string `yaml:"stateDir"`
-	}
-	if err != nil || yaml.Unmarshal(data, &c) != nil {
+	if err != nil {
 		return ""
 	}
-	return c.StateDir
+	document, _ := schema.ParseYAML(string(data))
+	if n := document.Member("stateDir"); n != nil && n.Kind == jsontree.String {
+		return n.Text
+	}
+	return ""
 }

@@ -9,9 +9,10 @@ import (
 	"strings"
 
 	"github.com/containerd/errdefs"
-	"go.yaml.in/yaml/v3"
 
 	"github.com/jackfield/jackfield/internal/base/diag"
+	"github.com/jackfield/jackfield/internal/base/jsontree"
+	"github.com/jackfield/jackfield/internal/base/schema"
 	"github.com/jackfield/jackfield/internal/config/policy"
 )
 
@@ -92,22 +93,22 @@ const (
 	maxQueues      = 256
 )
 
-func (d *decoder) readVswitches(into *[]Vswitch) reader {
+func (d decoder) readVswitches(into *[]Vswitch) schema.Reader {
 	first := make(map[string]string) // the field of each name
-	return readItems(d, into, func(at string, element *yaml.Node, v *Vswitch) {
-		ok := d.readObject(at, element,
-			member{"name", d.readText(&v.Name, switchName)},
-			member{"type", readEnum(d, &v.Type, VswitchOVS, VswitchGrout, VswitchVPP)},
-			member{"endpoint", d.readText(&v.Endpoint, socketPath)},
-			member{"bridges", d.readTexts(&v.Bridges, switchName)},
-			member{"defaults", d.readSection(
-				member{"bridge", d.readText(&v.Defaults.Bridge, switchName)},
-				member{"mtu", d.readNumber(&v.Defaults.MTU, minMTU, maxMTU, "")},
-				member{"queues", d.readNumber(&v.Defaults.Queues, 1, maxQueues, "")},
-			)},
-			member{"grcli", d.readText(&v.Grcli, absolute)},
-			member{"uplink", d.readText(&v.Uplink, interfaceOfVPP)},
-			member{"socketDir", d.readText(&v.SocketDir, absolute)},
+	return schema.Items(d.Decoder, into, func(at string, element *jsontree.Node, v *Vswitch) {
+		ok := d.ReadObject(at, element,
+			schema.Key("name", d.Text(&v.Name, switchName)),
+			schema.Key("type", schema.Enum(d.Decoder, &v.Type, VswitchOVS, VswitchGrout, VswitchVPP)),
+			schema.Key("endpoint", d.Text(&v.Endpoint, socketPath)),
+			schema.Key("bridges", d.Texts(&v.Bridges, switchName)),
+			schema.Key("defaults", d.Section(
+				schema.Key("bridge", d.Text(&v.Defaults.Bridge, switchName)),
+				schema.Key("mtu", d.Number(&v.Defaults.MTU, minMTU, maxMTU, "")),
+				schema.Key("queues", d.Number(&v.Defaults.Queues, 1, maxQueues, "")),
+			)),
+			schema.Key("grcli", d.Text(&v.Grcli, absolute)),
+			schema.Key("uplink", d.Text(&v.Uplink, interfaceOfVPP)),
+			schema.Key("socketDir", d.Text(&v.SocketDir, absolute)),
 		)
 		if ok {
 			d.checkVswitch(at, element, v, first)
@@ -120,10 +121,10 @@ func (d *decoder) readVswitches(into *[]Vswitch) reader {
 }
 
 // checkVswitch checks rules that involve several keys. first holds the field of each name so far.
-func (d *decoder) checkVswitch(at string, element *yaml.Node, v *Vswitch, first map[string]string) {
+func (d decoder) checkVswitch(at string, element *jsontree.Node, v *Vswitch, first map[string]string) {
 	fault := func(key, found, rule string) {
-		field := joinPath(at, key)
-		d.addFault(field, d.nodeOf(field, element), found, rule)
+		field := jsontree.JoinPath(at, key)
+		d.AddFault(field, d.NodeOf(field, element), found, rule)
 	}
 	switch {
 	case v.Name == "":
@@ -172,29 +173,29 @@ func switchName(s string) string {
 }
 
 // readPortRule decodes a port, which is a pattern or an object.
-func (d *decoder) readPortRule(at string, element *yaml.Node, p *policy.PortPattern) {
-	if element.Kind != yaml.MappingNode {
-		d.readText(&p.Port, notEmpty)(at, element)
+func (d decoder) readPortRule(at string, element *jsontree.Node, p *policy.PortPattern) {
+	if element.Kind != jsontree.Object {
+		d.Text(&p.Port, notEmpty)(at, element)
 		return
 	}
-	ok := d.readObject(at, element,
-		member{"port", d.readText(&p.Port, notEmpty)},
-		member{"vlans", d.readVLANs(&p.VLANs)},
+	ok := d.ReadObject(at, element,
+		schema.Key("port", d.Text(&p.Port, notEmpty)),
+		schema.Key("vlans", d.readVLANs(&p.VLANs)),
 	)
 	if p.Port == "" && ok {
-		d.addFault(at+".port", element, "nothing", "an object has port, a pattern of vswitch/bridge")
+		d.AddFault(at+".port", element, "nothing", "an object has port, a pattern of vswitch/bridge")
 	}
 }
 
 // readVLANs decodes a list of VLANs: numbers, and strings such as "100-199". internal/config/policy checks the bounds.
-func (d *decoder) readVLANs(into *[]string) reader {
-	return func(field string, node *yaml.Node) {
-		d.readList(field, node, func(at string, element *yaml.Node) {
-			if element.Kind == yaml.ScalarNode && element.Tag == "!!int" {
-				*into = append(*into, element.Value)
+func (d decoder) readVLANs(into *[]string) schema.Reader {
+	return func(field string, node *jsontree.Node) {
+		d.ReadList(field, node, func(at string, element *jsontree.Node) {
+			if element.Kind == jsontree.Number {
+				*into = append(*into, element.Text)
 				return
 			}
-			if s, ok := d.readString(at, element, notEmpty); ok {
+			if s, ok := d.ReadText(at, element, notEmpty); ok {
 				*into = append(*into, s)
 			}
 		})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackfield/jackfield/internal/base/diag"
 	"github.com/jackfield/jackfield/internal/base/jsontree"
+	"github.com/jackfield/jackfield/internal/base/schema"
 )
 
 // maxFaults bounds the faults that are reported of one file.
@@ -65,6 +66,16 @@ func parseTree(text string) (root *jsontree.Node, notJSON, err *diag.Diagnostic)
 		return nil, nil, notJSON
 	}
 	return root, notJSON, nil
+}
+
+const ruleEmptyFile = "the file is empty; a CDI spec is required"
+
+func parseYAML(text string) (*jsontree.Node, *diag.Diagnostic) {
+	root, fault := schema.ParseYAML(text)
+	if root == nil && fault == nil {
+		fault = &diag.Diagnostic{Line: 1, Column: 1, Rule: ruleEmptyFile}
+	}
+	return root, fault
 }
 
 // checker holds a document to the rules of CDI and fills a specs.Spec from it.

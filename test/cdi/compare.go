@@ -21,7 +21,7 @@ import (
 // in the table of docs/explanation/differences-from-upstream-cdi.md.
 var stricter = []string{
 	"nothing may follow the end of the",
-	"a second document",
+	"a second YAML document",
 	"an entry must not be null",
 	"must be an absolute path",
 	"must be a number of seconds greater than 0",

@@ -295,7 +295,7 @@ func TestForbiddenFilesAreRejected(t *testing.T) {
 		"follow the end":          device(`{"env":["A=b"]}`) + " garbage",
 		"at most 2147483647":      device(`{"hooks":[{"hookName":"prestart","path":"/bin/true","timeout":2147483648}]}`),
 		"not null":                "cdiVersion: 0.6.0\nkind: v/c\nannotations: {null: b}\ndevices: [{name: d, containerEdits: {env: [A=b]}}]\n",
-		"a second document":       "cdiVersion: 0.3.0\nkind: v/c\ndevices: [{name: d, containerEdits: {env: [A=b]}}]\n---\nmore: data\n",
+		"a second YAML document":  "cdiVersion: 0.3.0\nkind: v/c\ndevices: [{name: d, containerEdits: {env: [A=b]}}]\n---\nmore: data\n",
 	} {
 		if _, err := parseUpstream(t.TempDir(), []byte(text)); err != nil {
 			t.Errorf("%s: upstream rejects it as well: %v", rule, err)

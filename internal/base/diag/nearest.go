@@ -30,6 +30,11 @@ func Suggest(word string, candidates ...string) string {
 	return ""
 }
 
+// UnknownKey returns the rule that an unknown key of an object breaks. known are the object's keys.
+func UnknownKey(key string, known ...string) string {
+	return "unknown key " + Quote(key) + "; the keys here are " + strings.Join(known, ", ") + Suggest(key, known...)
+}
+
 // Alternatives lists the existing names, with Suggest, for the end of a message about a name that
 // does not exist.
 func Alternatives(wrong string, names []string) string {

@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package schema
+
+import (
+	"errors"
+	"io"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/jackfield/jackfield/internal/base/diag"
+	"github.com/jackfield/jackfield/internal/base/jsontree"
+)
+
+// maxDepth bounds the nesting of a document.
+const maxDepth = 64
+
+// ParseYAML returns the tree of a text, which is one YAML document; further documents must be empty. It resolves
+// aliases and merge keys. An empty text has no tree.
+func ParseYAML(text string) (*jsontree.Node, *diag.Diagnostic) {
+	root, faults := parseYAML(text, false)
+	if len(faults) > 0 {
+		return nil, faults[0]
+	}
+	return root, nil
+}
+
+// ParsePlain is ParseYAML for a file that people write. It rejects YAML features that obscure the meaning of a file:
+// anchors, aliases (and with them documents that grow when decoded), tags, merge keys, and keys and dates without
+// quotes. It returns all faults. Without a tree, the text cannot be decoded.
+func ParsePlain(text string) (*jsontree.Node, diag.List) {
+	return parseYAML(text, true)
+}
+
+func parseYAML(text string, plain bool) (*jsontree.Node, diag.List) {
+	decoder := yaml.NewDecoder(strings.NewReader(text))
+	var document yaml.Node
+	err := decoder.Decode(&document)
+	switch {
+	case errors.Is(err, io.EOF), err == nil && len(document.Content) == 0:
+		return nil, nil
+	case err != nil:
+		return nil, diag.List{diag.YAMLError(err)}
+	}
+	if fault := checkEnd(decoder); fault != nil {
+		return nil, diag.List{fault}
+	}
+	// Without aliases there are at most as many nodes as bytes. The bound stops aliases of
+	// aliases.
+	c := converter{plain: plain, left: 4*len(text) + 4096}
+	root := c.convert(document.Content[0], 0)
+	if c.isUnusable {
+		root = nil
+	}
+	return root, c.faults
+}
+
+// checkEnd checks that nothing but empty documents follows.
+func checkEnd(decoder *yaml.Decoder) *diag.Diagnostic {
+	for {
+		var more yaml.Node
+		err := decoder.Decode(&more)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			fault := diag.YAMLError(err)
+			fault.Rule = "nothing may follow the end of the document: " + fault.Rule
+			return fault
+		}
+		if c := more.Content; len(c) != 1 || c[0].ShortTag() != "!!null" {
+			return &diag.Diagnostic{Line: more.Line, Column: more.Column,
+				Rule: "a second YAML document; the file must hold exactly one"}
+		}
+	}
+}
+
+// converter makes the tree of a YAML document.
+type converter struct {
+	plain      bool
+	left       int   // nodes that it may still make
+	path       []any // of the current value
+	faults     diag.List
+	isUnusable bool
+}
+
+// reject adds a fault after which the document cannot be decoded. One of the document's size is enough.
+func (c *converter) reject(y *yaml.Node, found, rule string) {
+	c.isUnusable = true
+	c.addFault(y, "", found, rule)
+}
+
+func (c *converter) addFault(y *yaml.Node, field, found, rule string) {
+	c.faults = append(c.faults, &diag.Diagnostic{Line: y.Line, Column: y.Column, Field: field, Found: found, Rule: rule})
+}
+
+// checkMarks rejects anchors, aliases and tags in a plain document.
+func (c *converter) checkMarks(y *yaml.Node) {
+	switch {
+	case !c.plain:
+	case y.Kind == yaml.AliasNode:
+		c.reject(y, "the alias "+diag.Quote(y.Value), "YAML aliases are not allowed; repeat the value")
+	case y.Anchor != "":
+		c.reject(y, "the anchor "+diag.Quote(y.Anchor), "YAML anchors are not allowed; repeat the value")
+	case y.Style&yaml.TaggedStyle != 0:
+		c.reject(y, "the tag "+diag.Quote(y.Tag), "YAML tags are not allowed")
+	}
+}
+
+// isDone reports whether conversion ends because of a fault.
+func (c *converter) isDone() bool { return len(c.faults) > 0 && !c.plain || c.left < 0 }
+
+func (c *converter) convert(y *yaml.Node, depth int) *jsontree.Node {
+	n := &jsontree.Node{Line: y.Line, Column: y.Column}
+	if c.isDone() {
+		return n
+	}
+	c.left--
+	if c.left < 0 || depth > maxDepth {
+		rule := "aliases that stand for too much"
+		if depth > maxDepth {
+			rule = "must not be nested deeper than " + strconv.Itoa(maxDepth) + " levels"
+		}
+		c.left = -1
+		c.reject(y, "", rule)
+		return n
+	}
+	c.checkMarks(y)
+	switch y.Kind {
+	case yaml.AliasNode:
+		if !c.plain {
+			return c.convert(y.Alias, depth+1)
+		}
+	case yaml.ScalarNode:
+		c.convertScalar(n, y)
+	case yaml.SequenceNode:
+		n.Kind = jsontree.Array
+		for i, item := range y.Content {
+			n.Children = append(n.Children, c.convertAt(i, item, depth+1))
+		}
+	case yaml.MappingNode:
+		n.Kind = jsontree.Object
+		c.addMembers(n, y, depth)
+	default:
+		c.reject(y, "", "not a value of YAML")
+	}
+	return n
+}
+
+// convertAt converts an element or member of the current value.
+func (c *converter) convertAt(keyOrIndex any, y *yaml.Node, depth int) *jsontree.Node {
+	c.path = append(c.path, keyOrIndex)
+	n := c.convert(y, depth)
+	c.path = c.path[:len(c.path)-1]
+	return n
+}
+
+func (c *converter) convertScalar(n *jsontree.Node, y *yaml.Node) {
+	c.checkTag(y)
+	setScalar(n, y)
+	switch tag := y.ShortTag(); {
+	case tag == "!!timestamp" && c.plain:
+		c.addFault(y, jsontree.JoinPath("", c.path...), describeScalar(y), "must be a string; put it in quotes")
+	case tag == "!!binary" && y.Decode(&n.Text) != nil:
+		c.reject(y, "", "not base64, which !!binary asks for")
+	}
+}
+
+// setScalar sets the kind and the text of a value.
+func setScalar(n *jsontree.Node, y *yaml.Node) {
+	n.Text = y.Value
+	switch y.ShortTag() {
+	case "!!null":
+		n.Kind = jsontree.Null
+	case "!!bool":
+		n.Kind = jsontree.Bool
+	case "!!int", "!!float":
+		n.Kind = jsontree.Number
+	default:
+		n.Kind = jsontree.String
+	}
+}
+
+// checkTag rejects a scalar whose type differs from its tag, such as "!!bool yes".
+func (c *converter) checkTag(y *yaml.Node) {
+	if y.Style&yaml.TaggedStyle == 0 || y.ShortTag() == "!!binary" {
+		return
+	}
+	var v any
+	if err := y.Decode(&v); err != nil {
+		c.reject(y, "", "not what its tag "+diag.Quote(y.ShortTag())+" says")
+	}
+}
+
+// addMembers adds the members of the mapping y to n, and those of a merge key.
+func (c *converter) addMembers(n *jsontree.Node, y *yaml.Node, depth int) {
+	var merge *yaml.Node
+	for i := 0; i+1 < len(y.Content) && !c.isDone(); i += 2 {
+		k, v := y.Content[i], y.Content[i+1]
+		if k.Kind == yaml.ScalarNode && k.Value == "<<" && (k.Tag == "" || k.Tag == "!" || k.ShortTag() == "!!merge") {
+			if merge != nil && !c.plain {
+				c.reject(k, "", "duplicate key <<; give it a list")
+			}
+			merge = v
+			if c.plain {
+				c.addFault(k, jsontree.JoinPath("", c.path...), "the merge key <<",
+					"YAML merge keys are not allowed; repeat the keys")
+			}
+			continue
+		}
+		if k = c.resolveKey(k); k == nil {
+			continue
+		}
+		child := c.convertAt(k.Value, v, depth+1)
+		child.Key, child.KeyLine, child.KeyColumn = k.Value, k.Line, k.Column
+		n.Children = append(n.Children, child)
+	}
+	if merge == nil || c.plain {
+		return
+	}
+	present := map[string]bool{}
+	for _, child := range n.Children {
+		present[child.Key] = true
+	}
+	c.mergeMembers(n, c.convert(merge, depth+1), present)
+}
+
+// resolveKey returns the node of a key, or nil for an invalid key, which it rejects.
+func (c *converter) resolveKey(k *yaml.Node) *yaml.Node {
+	c.checkMarks(k)
+	for k.Kind == yaml.AliasNode {
+		k = k.Alias
+	}
+	if k.Kind == yaml.ScalarNode {
+		c.checkTag(k)
+	}
+	switch tag := k.ShortTag(); {
+	case c.plain && (k.Kind != yaml.ScalarNode || tag != "!!str"):
+		c.addFault(k, jsontree.JoinPath("", c.path...), describeScalar(k),
+			"a key must be a string; put it in quotes if it is one")
+		return nil
+	case k.Kind != yaml.ScalarNode:
+		c.reject(k, "", "a key must be a string")
+		return nil
+	case tag == "!!null":
+		c.reject(k, "", "a key must be a string, not null")
+		return nil
+	}
+	return k
+}
+
+// mergeMembers adds the members of a mapping, or of a list of mappings, whose keys are not present.
+func (c *converter) mergeMembers(n, merged *jsontree.Node, present map[string]bool) {
+	for _, child := range merged.Children {
+		switch {
+		case merged.Kind == jsontree.Array:
+			c.mergeMembers(n, child, present)
+		case !present[child.Key]:
+			present[child.Key] = true
+			n.Children = append(n.Children, child)
+		}
+	}
+	if merged.Kind != jsontree.Array && merged.Kind != jsontree.Object && !c.isDone() {
+		c.faults = append(c.faults, &diag.Diagnostic{Line: merged.Line, Column: merged.Column,
+			Rule: "a merge key takes a mapping or a list of mappings"})
+	}
+}
+
+// describeScalar is [Describe] of a node that has no place in the tree.
+func describeScalar(y *yaml.Node) string {
+	n := &jsontree.Node{}
+	setScalar(n, y)
+	switch {
+	case y.Kind == yaml.MappingNode:
+		n.Kind = jsontree.Object
+	case y.Kind == yaml.SequenceNode:
+		n.Kind = jsontree.Array
+	case y.ShortTag() == "!!timestamp":
+		return diag.Excerpt(y.Value, diag.MaxQuoted) + ", which YAML reads as a time"
+	}
+	return Describe(n)
+}
