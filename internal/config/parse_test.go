@@ -204,7 +204,7 @@ func TestFaultyConfigurationsHavePlaceAndRule(t *testing.T) {
 			`c.yaml:2:20: found the alias "a": YAML aliases are not allowed; repeat the value`}, "\n")},
 		{"merge key", "multus:\n  <<: {cacheDir: /a}\n", `c.yaml:2:3: multus: found the merge key <<: YAML merge keys are not allowed; repeat the keys`},
 		{"tag", "stateDir: !!str 7\n", `c.yaml:1:11: found the tag "!!str": YAML tags are not allowed`},
-		{"two documents", "stateDir: /run/x\n---\nstateDir: /run/y\n", `c.yaml:2:1: a second YAML document; the file must hold exactly one`},
+		{"two documents", "stateDir: /run/x\n---\nstateDir: /run/y\n", `c.yaml:2:1: a second YAML document; only one is allowed`},
 		{"not YAML", "cdi: {specDirs: [\n", `c.yaml:1: not YAML: did not find expected node content`},
 		{"tab", "cdi:\n\tspecDirs: [/a]\n", `c.yaml:2: not YAML: found character that cannot start any token`},
 		{"not UTF-8", "stateDir: /run/\xff\n", `c.yaml: the file is not UTF-8`},

@@ -6,14 +6,13 @@ import (
 	"math"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 
-	"go.yaml.in/yaml/v3"
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/jackfield/jackfield/internal/base/diag"
 	"github.com/jackfield/jackfield/internal/base/jsontree"
+	"github.com/jackfield/jackfield/internal/base/schema"
 )
 
 // fieldNames are the names in JSON of the fields of each struct in a specs.Spec.
@@ -171,37 +170,16 @@ func (c *checker) decodeInteger(n *jsontree.Node) int64 {
 	}
 	want := integerRules[field]
 	if n.Kind == jsontree.Number {
-		if v, ok := parseInteger(n.Text); ok && want.low <= v && v <= want.high {
+		if v, ok := schema.ParseInteger(n.Text); ok && want.low <= v && v <= want.high {
 			return v
 		}
 	}
 	rule := want.rule
-	if _, ok := parseInteger(n.Text); ok && n.Kind == jsontree.String {
+	if _, ok := schema.ParseInteger(n.Text); ok && n.Kind == jsontree.String {
 		rule += ", without quotes"
 	}
 	c.reject(n, "", rule)
 	return want.low
-}
-
-// parseInteger reads an integer in any of the notations of YAML, those of JSON among them. It refuses
-// fractions, which the CDI libraries cut off without an error.
-func parseInteger(text string) (int64, bool) {
-	if v, err := strconv.ParseInt(text, 10, 64); err == nil && text[0] != '0' { // 010 is octal
-		return v, true
-	}
-	var v any
-	if err := (&yaml.Node{Kind: yaml.ScalarNode, Value: text}).Decode(&v); err != nil {
-		return 0, false
-	}
-	switch v := v.(type) {
-	case int:
-		return int64(v), true
-	case int64: // where an int has 32 bits
-		return v, true
-	case float64:
-		return int64(v), v == math.Trunc(v) && v >= -1<<63 && v < 1<<63
-	}
-	return 0, false
 }
 
 // decodeBool returns a boolean. The words of YAML 1.1 count, as in the CDI libraries.

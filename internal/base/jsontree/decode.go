@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -21,6 +22,8 @@ type Decoder struct {
 	// AcceptDuplicates has the last of several members with one key count, as encoding/json does. It is
 	// for text that is to be used whatever is wrong with it.
 	AcceptDuplicates bool
+	// RefuseUnknown refuses an unknown key. It is for text that people write.
+	RefuseUnknown bool
 }
 
 // Unmarshal parses text and stores its value, see [Decoder.Decode].
@@ -69,7 +72,7 @@ func (d Decoder) decode(n *Node, path string, v reflect.Value) *diag.Diagnostic 
 		v.SetString(n.Text)
 		return checkKind(n, path, String)
 	case reflect.Bool:
-		v.SetBool(n.Text == "true")
+		v.SetBool(strings.EqualFold(n.Text, "true")) // YAML has True
 		return checkKind(n, path, Bool)
 	}
 	return decodeNumber(n, path, v)
@@ -77,22 +80,21 @@ func (d Decoder) decode(n *Node, path string, v reflect.Value) *diag.Diagnostic 
 
 func (d Decoder) decodeStruct(n *Node, path string, v reflect.Value) *diag.Diagnostic {
 	fields := make(map[string]reflect.Value, v.NumField())
+	var names []string
 	for i := range v.NumField() {
-		name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
-		fields[name] = v.Field(i)
+		if name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ","); name != "-" {
+			fields[name] = v.Field(i)
+			names = append(names, name)
+		}
 	}
 	isKnown := func(key string) bool { return fields[key].IsValid() }
 	if err := d.checkKeys(n, path, isKnown); err != nil {
 		return err
 	}
 	for _, child := range n.Children {
-		if d.RefuseOtherCase && !isKnown(child.Key) {
-			for name := range fields {
-				if strings.EqualFold(name, child.Key) {
-					return &diag.Diagnostic{Line: child.KeyLine, Column: child.KeyColumn,
-						Field: JoinPath(path, child.Key),
-						Rule:  fmt.Sprintf("must be spelled %q: some programs ignore case", name)}
-				}
+		if !isKnown(child.Key) {
+			if err := d.checkUnknown(child, path, names); err != nil {
+				return err
 			}
 		}
 		if child.Kind == Null || !isKnown(child.Key) {
@@ -101,6 +103,22 @@ func (d Decoder) decodeStruct(n *Node, path string, v reflect.Value) *diag.Diagn
 		if err := d.decode(child, JoinPath(path, child.Key), fields[child.Key]); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// checkUnknown checks an unknown key of an object with the given known keys.
+func (d Decoder) checkUnknown(n *Node, path string, names []string) *diag.Diagnostic {
+	fault := &diag.Diagnostic{Line: n.KeyLine, Column: n.KeyColumn, Field: path}
+	if d.RefuseUnknown {
+		fault.Rule = diag.UnknownKey(n.Key, names...)
+		return fault
+	}
+	i := slices.IndexFunc(names, func(name string) bool { return strings.EqualFold(name, n.Key) })
+	if d.RefuseOtherCase && i >= 0 {
+		fault.Field = JoinPath(path, n.Key)
+		fault.Rule = fmt.Sprintf("must be spelled %q: some programs ignore case", names[i])
+		return fault
 	}
 	return nil
 }

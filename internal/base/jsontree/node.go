@@ -10,6 +10,7 @@ const (
 	Null Kind = iota
 	Bool
 	Number
+	Time // only in YAML
 	String
 	Array
 	Object
@@ -17,7 +18,7 @@ const (
 
 // String is the type's name, with its article, for messages.
 func (k Kind) String() string {
-	return [...]string{"null", "a boolean", "a number", "a string", "an array", "an object"}[k]
+	return [...]string{"null", "a boolean", "a number", "a time", "a string", "an array", "an object"}[k]
 }
 
 // Node is one JSON value. A caller that reads another syntax, such as YAML, may build nodes

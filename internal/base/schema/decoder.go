@@ -143,7 +143,7 @@ func (d *Decoder) Text(into *string, rule func(string) string) Reader {
 func (d *Decoder) ReadText(field string, node *jsontree.Node, rule func(string) string) (string, bool) {
 	if node.Kind != jsontree.String {
 		expected := "must be a string"
-		if node.Kind == jsontree.Bool || node.Kind == jsontree.Number {
+		if node.Kind != jsontree.Null && node.Kind < jsontree.String {
 			expected += "; put it in quotes"
 		}
 		d.AddFault(field, node, Describe(node), expected)

@@ -5,6 +5,7 @@ package schema
 import (
 	"errors"
 	"io"
+	"math"
 	"strconv"
 	"strings"
 
@@ -28,8 +29,8 @@ func ParseYAML(text string) (*jsontree.Node, *diag.Diagnostic) {
 }
 
 // ParsePlain is ParseYAML for a file that people write. It rejects YAML features that obscure the meaning of a file:
-// anchors, aliases (and with them documents that grow when decoded), tags, merge keys, and keys and dates without
-// quotes. It returns all faults. Without a tree, the text cannot be decoded.
+// anchors, aliases (and with them documents that grow when decoded), tags, merge keys, and keys of other types than
+// string. A date without quotes is a [jsontree.Time]. It returns all faults. Without a tree, the text cannot be decoded.
 func ParsePlain(text string) (*jsontree.Node, diag.List) {
 	return parseYAML(text, true)
 }
@@ -72,7 +73,7 @@ func checkEnd(decoder *yaml.Decoder) *diag.Diagnostic {
 		}
 		if c := more.Content; len(c) != 1 || c[0].ShortTag() != "!!null" {
 			return &diag.Diagnostic{Line: more.Line, Column: more.Column,
-				Rule: "a second YAML document; the file must hold exactly one"}
+				Rule: "a second YAML document; only one is allowed"}
 		}
 	}
 }
@@ -160,10 +161,10 @@ func (c *converter) convertAt(keyOrIndex any, y *yaml.Node, depth int) *jsontree
 func (c *converter) convertScalar(n *jsontree.Node, y *yaml.Node) {
 	c.checkTag(y)
 	setScalar(n, y)
-	switch tag := y.ShortTag(); {
-	case tag == "!!timestamp" && c.plain:
-		c.addFault(y, jsontree.JoinPath("", c.path...), describeScalar(y), "must be a string; put it in quotes")
-	case tag == "!!binary" && y.Decode(&n.Text) != nil:
+	if n.Kind == jsontree.Time && !c.plain {
+		n.Kind = jsontree.String
+	}
+	if y.ShortTag() == "!!binary" && y.Decode(&n.Text) != nil {
 		c.reject(y, "", "not base64, which !!binary asks for")
 	}
 }
@@ -178,6 +179,8 @@ func setScalar(n *jsontree.Node, y *yaml.Node) {
 		n.Kind = jsontree.Bool
 	case "!!int", "!!float":
 		n.Kind = jsontree.Number
+	case "!!timestamp":
+		n.Kind = jsontree.Time
 	default:
 		n.Kind = jsontree.String
 	}
@@ -272,13 +275,31 @@ func (c *converter) mergeMembers(n, merged *jsontree.Node, present map[string]bo
 func describeScalar(y *yaml.Node) string {
 	n := &jsontree.Node{}
 	setScalar(n, y)
-	switch {
-	case y.Kind == yaml.MappingNode:
+	switch y.Kind {
+	case yaml.MappingNode:
 		n.Kind = jsontree.Object
-	case y.Kind == yaml.SequenceNode:
+	case yaml.SequenceNode:
 		n.Kind = jsontree.Array
-	case y.ShortTag() == "!!timestamp":
-		return diag.Excerpt(y.Value, diag.MaxQuoted) + ", which YAML reads as a time"
 	}
 	return Describe(n)
+}
+
+// ParseInteger reads an integer in any of the notations of YAML, those of JSON among them. It rejects fractions.
+func ParseInteger(text string) (int64, bool) {
+	if v, err := strconv.ParseInt(text, 10, 64); err == nil && text[0] != '0' { // 010 is octal
+		return v, true
+	}
+	var v any
+	if err := (&yaml.Node{Kind: yaml.ScalarNode, Value: text}).Decode(&v); err != nil {
+		return 0, false
+	}
+	switch v := v.(type) {
+	case int:
+		return int64(v), true
+	case int64: // where an int has 32 bits
+		return v, true
+	case float64:
+		return int64(v), v == math.Trunc(v) && v >= -1<<63 && v < 1<<63
+	}
+	return 0, false
 }

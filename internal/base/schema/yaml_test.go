@@ -11,14 +11,13 @@ import (
 
 func TestPlainDocumentHasNoObscureYAML(t *testing.T) {
 	for text, want := range map[string]string{
-		"a: 2001-01-01":       "1:4: a: invalid value 2001-01-01, which YAML reads as a time: must be a string; put it in quotes",
 		"a: [{[b]: c}]":       "1:6: a[0]: found a list: a key must be a string; put it in quotes if it is one",
 		"a: {7: c}":           "1:5: a: found 7, which YAML reads as a number: a key must be a string; put it in quotes if it is one",
 		"&k a: b":             `1:1: found the anchor "k": YAML anchors are not allowed; repeat the value`,
 		"a: &a b\n*a : c":     `1:4: found the anchor "a": YAML anchors are not allowed; repeat the value; 2:1: found the alias "a": YAML aliases are not allowed; repeat the value`,
 		"a: {<<: {b: c}}":     "1:5: a: found the merge key <<: YAML merge keys are not allowed; repeat the keys",
 		"a: !!binary YQ==":    `1:4: found the tag "!!binary": YAML tags are not allowed`,
-		"a\n---\nb":           "2:1: a second YAML document; the file must hold exactly one",
+		"a\n---\nb":           "2:1: a second YAML document; only one is allowed",
 		"a: b\n---\n":         "",
 		"- 'x'\n- true\n- ~":  "",
 		"":                    "",
@@ -48,6 +47,16 @@ func TestYAMLTreeHasAliasesAndMergedMembers(t *testing.T) {
 	}
 	if n := root.At("c", "y"); n.Text != "2" {
 		t.Errorf("%+v", n)
+	}
+}
+
+func TestDateIsNoString(t *testing.T) {
+	root, _ := schema.ParsePlain("a: 2001-01-01")
+	d, s := schema.NewDecoder("f"), ""
+	d.ReadObject("", root, schema.Key("a", d.Text(&s, func(string) string { return "" })))
+	const want = "f:1:4: a: invalid value 2001-01-01, which YAML reads as a time: must be a string; put it in quotes"
+	if got := d.Faults.Error(); got != want || s != "" {
+		t.Errorf("%q, %s", s, got)
 	}
 }
 

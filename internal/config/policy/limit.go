@@ -23,7 +23,12 @@ type Limit struct {
 	// CDI counts CDI devices and Sockets counts sockets. Devices, Mounts and Hooks count edits,
 	// including the edits of CDI devices. Ports counts ports of vswitches. They belong to a pod, so
 	// only the pod has a limit for them.
-	CDI, Devices, Sockets, Mounts, Hooks, Ports int
+	CDI     int `json:"cdi"`
+	Devices int `json:"devices"`
+	Sockets int `json:"sockets"`
+	Mounts  int `json:"mounts"`
+	Hooks   int `json:"hooks"`
+	Ports   int `json:"ports"`
 }
 
 // Usage is the number of items that a container or a pod has or will receive.

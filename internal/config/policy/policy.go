@@ -22,9 +22,11 @@ const (
 
 // Subject is the container of a decision. Its JSON is the "for" of a policy test case.
 type Subject struct {
-	Namespace, Pod, Container string
+	Namespace string `json:"namespace"`
+	Pod       string `json:"pod"`
+	Container string `json:"container"`
 	// Labels are the pod's labels.
-	Labels map[string]string
+	Labels map[string]string `json:"labels"`
 	// LabelsUnknown is set if the labels of the pod are unknown. A rule that selects by labels then
 	// grants nothing, but its denials and limits apply.
 	LabelsUnknown bool `json:"-"`
@@ -35,10 +37,10 @@ type Subject struct {
 	HandlerUnknown bool `json:"-"`
 	// Image is the container's image in the runtime's spelling. Empty is unknown, with the same
 	// effect on rules with images.
-	Image string
+	Image string `json:"image"`
 	// Network is the network of a socket or device, as namespace/name, or empty. Only Socket and
 	// Device use it, because a rule's networks narrow only these.
-	Network string
+	Network string `json:"network"`
 	// NetworkGuessed is set if no trusted source has the network's namespace. The name then has the
 	// form namespace-name. It is denied under every name that it can stand for, and only the
 	// pattern "*" allows it.

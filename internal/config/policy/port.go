@@ -16,12 +16,12 @@ import (
 // Port is a vswitch port that a container's network requests.
 type Port struct {
 	// Switch is the vswitch's name in the node's configuration.
-	Switch string
+	Switch string `json:"switch"`
 	// Bridge is the bridge, domain or bridge domain; "" for none.
-	Bridge string
+	Bridge string `json:"bridge"`
 	// VLAN is 1 to 4094, or 0 for an untagged port. On Open vSwitch an untagged port is a trunk of
 	// all VLANs.
-	VLAN int
+	VLAN int `json:"vlan"`
 }
 
 // String returns the port as VSWITCH/BRIDGE, or as VSWITCH/BRIDGE:VLAN.

@@ -71,13 +71,13 @@ type Allow struct {
 type Mount struct {
 	// Type is a file system type, such as overlay. It excludes Source: the kernel ignores the
 	// source, or the options name further ones. Empty matches bind mounts.
-	Type string
+	Type string `json:"type"`
 	// Source is a pattern of host paths.
-	Source string
+	Source string `json:"source"`
 	// Destination is a pattern of paths in the container. Empty matches every path.
-	Destination string
+	Destination string `json:"destination"`
 	// ReadOnly excludes writable mounts.
-	ReadOnly bool
+	ReadOnly bool `json:"readOnly"`
 }
 
 // rule is a compiled Rule.

@@ -3,7 +3,6 @@
 package policyeval
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -16,6 +15,8 @@ import (
 	"github.com/containerd/errdefs"
 
 	"github.com/jackfield/jackfield/internal/base/diag"
+	"github.com/jackfield/jackfield/internal/base/jsontree"
+	"github.com/jackfield/jackfield/internal/base/schema"
 	"github.com/jackfield/jackfield/internal/config/policy"
 	"github.com/jackfield/jackfield/internal/report/manifest"
 )
@@ -98,26 +99,19 @@ func hasCases(data []byte) bool {
 
 // parseCases reads a file of cases; messages name the file.
 func parseCases(file string, data []byte) (*caseFile, error) {
+	root, fault := jsontree.Parse(string(data))
+	if fault != nil {
+		root, fault = schema.ParseYAML(string(data))
+	}
 	var cf caseFile
-	docs, err := manifest.DecodeYAML(data)
-	if err == nil && len(docs) > 1 {
-		err = errors.New("the file must have one YAML document")
+	if fault == nil && root != nil && root.Kind != jsontree.Null {
+		fault = jsontree.Decoder{RefuseUnknown: true}.Decode(root, &cf)
 	}
-	if err == nil {
-		if fault := findUnknownKey(data); fault != nil {
-			fault.File = file
-			return nil, fault
-		}
+	if fault != nil {
+		fault.File = file
+		return nil, fault
 	}
-	if err == nil && len(docs) == 1 {
-		dec := json.NewDecoder(bytes.NewReader(docs[0]))
-		dec.DisallowUnknownFields()
-		err = dec.Decode(&cf)
-	}
-	if err == nil {
-		err = cf.check()
-	}
-	if err != nil {
+	if err := cf.check(); err != nil {
 		return nil, fmt.Errorf("read test cases in %q: %w: %w", file, err, errdefs.ErrInvalidArgument)
 	}
 	return &cf, nil

@@ -3,14 +3,13 @@
 package annotation
 
 import (
-	"fmt"
-	"slices"
+	"math"
 	"strings"
 
-	"go.yaml.in/yaml/v3"
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/internal/base/diag"
+	"github.com/jackfield/jackfield/internal/base/jsontree"
+	"github.com/jackfield/jackfield/internal/base/schema"
 )
 
 // injectorDomains are the annotation domains of NRI's sample plugin device-injector, the current
@@ -127,40 +126,72 @@ func (in *Injector) addCDI(key, value string) error {
 	return nil
 }
 
-func (in *Injector) addNode(r Request, node *yaml.Node) error {
+func (in *Injector) addNode(r Request, node *jsontree.Node) error {
 	n := InjectorNode{Request: r}
-	if err := n.readObject(node, 4, []field{
-		{"path", &n.Path}, {"type", &n.Type}, {"major", &n.Major}, {"minor", &n.Minor}, {"file_mode", &n.FileMode},
-		{"uid", &n.UID}, {"gid", &n.GID},
-	}); err != nil {
+	d := schema.NewDecoder("")
+	const device, user, group = "must be a device number" + in32Bits, "must be a user ID" + in32Bits,
+		"must be a group ID" + in32Bits
+	if err := n.readObject(d, node, []string{"path", "type", "major", "minor"},
+		schema.Key("path", d.Text(&n.Path, n.setItem)),
+		schema.Key("type", d.Text(&n.Type, isDeviceType)),
+		schema.Key("major", integer(d, device, func(major uint32) { n.Major = int64(major) })),
+		schema.Key("minor", integer(d, device, func(minor uint32) { n.Minor = int64(minor) })),
+		schema.Key("file_mode", integer(d, rulePermissions, func(mode uint32) { n.FileMode = &mode })),
+		schema.Key("uid", integer(d, user, func(uid uint32) { n.UID = &uid })),
+		schema.Key("gid", integer(d, group, func(gid uint32) { n.GID = &gid })),
+	); err != nil {
 		return err
-	}
-	switch {
-	case n.Type != "b" && n.Type != "c":
-		return n.newError("type: must be b or c")
-	case n.Major < 0 || n.Major > 1<<32-1 || n.Minor < 0 || n.Minor > 1<<32-1:
-		return n.newError("major, minor: must be the numbers of a device")
 	}
 	if n.FileMode != nil {
 		// Authors copy the mode from stat(2), including the file type bits, which OCI runtimes
 		// drop.
 		if typeBits := *n.FileMode & unix.S_IFMT; typeBits == map[string]uint32{"b": unix.S_IFBLK,
 			"c": unix.S_IFCHR}[n.Type] {
-			n.FileMode = new(*n.FileMode &^ unix.S_IFMT)
+			*n.FileMode &^= unix.S_IFMT
 		}
 		if *n.FileMode&^0o777 != 0 {
-			return n.newError("file_mode: must be permission bits, at most 0777")
+			return n.newError("file_mode: " + rulePermissions)
 		}
 	}
 	in.Nodes = append(in.Nodes, n)
 	return nil
 }
 
-func (in *Injector) addMount(r Request, node *yaml.Node) error {
+const (
+	in32Bits        = ", 0 to 4294967295"
+	rulePermissions = "must be permission bits, at most 0777"
+)
+
+func isDeviceType(s string) string {
+	if s != "b" && s != "c" {
+		return "must be b or c"
+	}
+	return ""
+}
+
+// integer reads an integer in any notation of YAML, because modes are octal.
+func integer(d *schema.Decoder, rule string, set func(uint32)) schema.Reader {
+	return func(field string, value *jsontree.Node) {
+		v, ok := schema.ParseInteger(value.Text)
+		if value.Kind != jsontree.Number || !ok || v < 0 || v > math.MaxUint32 {
+			d.AddFault(field, value, schema.Describe(value), rule)
+			return
+		}
+		set(uint32(v))
+	}
+}
+
+func (in *Injector) addMount(r Request, node *jsontree.Node) error {
 	m := InjectorMount{Request: r}
-	if err := m.readObject(node, 2, []field{
-		{"destination", &m.Destination}, {"source", &m.Source}, {"type", &m.Type}, {"options", &m.Options},
-	}); err != nil {
+	d := schema.NewDecoder("")
+	anyText := func(string) string { return "" }
+	if err := m.readObject(d, node, []string{"destination", "source"},
+		schema.Key("destination", d.Text(&m.Destination, m.setItem)),
+		schema.Key("source", d.Text(&m.Source, anyText)),
+		schema.Key("type", d.Text(&m.Type, anyText)),
+		schema.Key("options", schema.OrEmpty(schema.Items(d, &m.Options,
+			func(at string, value *jsontree.Node, option *string) { d.Text(option, anyText)(at, value) }))),
+	); err != nil {
 		return err
 	}
 	in.Mounts = append(in.Mounts, m)
@@ -168,7 +199,7 @@ func (in *Injector) addMount(r Request, node *yaml.Node) error {
 }
 
 // parseObjects calls read for each object of a list.
-func parseObjects(key, value string, read func(Request, *yaml.Node) error) error {
+func parseObjects(key, value string, read func(Request, *jsontree.Node) error) error {
 	value, err := checkValue(key, value)
 	if err != nil || value == "" {
 		return err
@@ -178,70 +209,27 @@ func parseObjects(key, value string, read func(Request, *yaml.Node) error) error
 		return err
 	}
 	for i, node := range list {
-		r := Request{Key: key, Position: i + 1}
-		if node.Kind != yaml.MappingNode || isMarked(node) {
-			return r.newError("must be an object")
-		}
-		if err := read(r, node); err != nil {
+		if err := read(Request{Key: key, Position: i + 1}, node); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// field is a key of an object, with a pointer to the destination of its value.
-type field struct {
-	name string
-	into any
-}
-
-// readObject decodes an object, of which the first fields are required. Messages identify the
-// object by the value of the first field.
-func (r *Request) readObject(object *yaml.Node, required int, fields []field) error {
-	keys := make([]string, len(fields))
-	for i, f := range fields {
-		keys[i] = f.name
-	}
-	seen, err := r.readMembers(object, keys, func(key string, value *yaml.Node) error {
-		if rule := checkPlain(value); rule != "" {
-			return r.newError(key + ": " + rule)
-		}
-		at := slices.Index(keys, key)
-		if _, text := fields[at].into.(*string); text && value.Tag != "!!str" {
-			return r.newError(key + ": must be a string")
-		}
-		if err := value.Decode(fields[at].into); err != nil {
-			return r.newError(fmt.Sprintf("%s: found %s, which is of another type", key, diag.Quote(value.Value)))
-		}
-		if at == 0 {
-			r.Item = value.Value
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	for _, key := range keys[:required] {
-		if !seen[key] {
-			return r.newError(key + " is missing")
-		}
-	}
-	return nil
-}
-
-// checkPlain returns the rule that a value breaks, or "". It must be a scalar or a list of strings,
-// without anchors, aliases and tags.
-func checkPlain(node *yaml.Node) string {
-	if node.Kind == yaml.AliasNode || isMarked(node) {
-		return ruleNoAnchors
-	}
-	if node.Kind == yaml.MappingNode || node.Tag == "!!null" {
-		return "must have a value"
-	}
-	for _, child := range node.Content {
-		if rule := checkPlain(child); rule != "" || child.Tag != "!!str" {
-			return "must be a list of strings"
-		}
-	}
+// setItem takes the value by which messages identify an object. It accepts any.
+func (r *Request) setItem(text string) string {
+	r.Item = text
 	return ""
+}
+
+// readObject decodes an object, which has the required keys.
+func (r *Request) readObject(d *schema.Decoder, object *jsontree.Node, required []string,
+	members ...schema.Member) error {
+	d.ReadObject("", object, members...)
+	for _, key := range required {
+		if d.Fields[key] == nil {
+			d.AddFault("", object, "", key+" is missing")
+		}
+	}
+	return r.firstFault(d)
 }

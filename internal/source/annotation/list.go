@@ -3,18 +3,14 @@
 package annotation
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
-	"go.yaml.in/yaml/v3"
-
 	"github.com/jackfield/jackfield/internal/base/diag"
+	"github.com/jackfield/jackfield/internal/base/jsontree"
+	"github.com/jackfield/jackfield/internal/base/schema"
 )
 
 const (
@@ -93,114 +89,82 @@ func tooManyItems(key string, n int) error {
 		"a kind as vendor.com/class=all, or declare one device with the edits of several", n, MaxItems)}
 }
 
-// parseList parses the value as one YAML document with a list, and returns its items.
-func parseList(key, value string) ([]*yaml.Node, error) {
-	data := []byte(value)
-	// JSON allows tabs for indentation, YAML does not.
-	if json.Valid(data) {
-		var compact bytes.Buffer
-		if err := json.Compact(&compact, data); err == nil {
-			data = compact.Bytes()
+// parseList parses the value as a list in JSON or YAML, and returns its items.
+func parseList(key, value string) ([]*jsontree.Node, error) {
+	list, notJSON := jsontree.Parse(value) // JSON allows tabs for indentation, YAML does not
+	if notJSON != nil {
+		var faults diag.List
+		if list, faults = schema.ParsePlain(value); len(faults) > 0 {
+			return nil, &Error{Key: key, Rule: diag.Quote(value) + " is not a comma list, and not plain YAML or JSON: " +
+				faults[0].Error()}
 		}
 	}
-	decoder := yaml.NewDecoder(bytes.NewReader(data))
-	var document yaml.Node
-	if err := decoder.Decode(&document); errors.Is(err, io.EOF) {
-		return nil, &Error{Key: key, Rule: "the value has only a comment, no list"}
-	} else if err != nil {
-		return nil, &Error{Key: key, Rule: diag.Quote(value) + " is not a comma list, and not YAML or JSON: " +
-			diag.Quote(strings.TrimPrefix(err.Error(), "yaml: "))}
-	}
-	if err := decoder.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
-		return nil, &Error{Key: key, Rule: "more than one YAML document"}
-	}
-	list := document.Content[0]
 	switch {
-	case list.Kind == yaml.MappingNode:
+	case list == nil:
+		return nil, &Error{Key: key, Rule: "the value has only a comment, no list"}
+	case list.Kind == jsontree.Object:
 		return nil, &Error{Key: key, Rule: diag.Quote(value) + " is an object: must be a list: [{...}]"}
-	case list.Kind != yaml.SequenceNode:
+	case list.Kind != jsontree.Array:
 		return nil, &Error{Key: key, Rule: diag.Quote(value) +
 			" is not a list; write names with commas between them, without quotes, or a list in YAML or JSON"}
-	case isMarked(list):
-		return nil, &Error{Key: key, Rule: ruleNoAnchors}
-	case len(list.Content) > MaxItems:
-		return nil, tooManyItems(key, len(list.Content))
+	case len(list.Children) > MaxItems:
+		return nil, tooManyItems(key, len(list.Children))
 	}
-	return list.Content, nil
+	return list.Children, nil
 }
 
-const ruleNoAnchors = "YAML anchors, aliases and tags are not supported"
-
-// isMarked reports whether a node has an anchor or a tag.
-func isMarked(node *yaml.Node) bool { return node.Anchor != "" || node.Style&yaml.TaggedStyle != 0 }
-
-// readItem reads one entry of a YAML list: a string, or an object with one of the given fields and
+// readItem reads one entry of a list: a string, or an object with one of the given fields and
 // optionally "optional".
-func readItem(key string, position int, node *yaml.Node, fields []string) (item, error) {
-	it := item{Request: Request{Key: key, Position: position, Item: node.Value}}
-	if node.Kind == yaml.ScalarNode {
-		return it, it.checkText(node)
-	}
-	if node.Kind != yaml.MappingNode || isMarked(node) {
+func readItem(key string, position int, node *jsontree.Node, fields []string) (item, error) {
+	it := item{Request: Request{Key: key, Position: position, Item: node.Text}}
+	switch node.Kind {
+	case jsontree.Array:
 		return it, it.newError("not a string and not an object with " + joinOr(fields))
+	case jsontree.Object:
+	default:
+		if rule := checkText(node); rule != "" {
+			return it, it.newError(rule)
+		}
+		return it, nil
 	}
-	_, err := it.readMembers(node, slices.Concat(fields, []string{fieldOptional}),
-		func(key string, value *yaml.Node) error {
-			switch {
-			case key == fieldOptional && (value.Kind != yaml.ScalarNode || value.Tag != "!!bool" || isMarked(value)):
-				it.Item = value.Value
-				return it.newError(`"optional" is true or false`)
-			case key == fieldOptional:
-				it.Optional = strings.EqualFold(value.Value, "true")
-				return nil
-			case it.field != "":
-				return it.newError("an object has one of " + joinOr(fields) + ", not both")
+	d := schema.NewDecoder("")
+	members := []schema.Member{schema.Key(fieldOptional, d.Boolean(&it.Optional))}
+	for _, field := range slices.Backward(fields) {
+		members = slices.Insert(members, 0, schema.Key(field, func(_ string, value *jsontree.Node) {
+			if it.field != "" {
+				d.AddFault("", value, "", "an object has one of "+joinOr(fields)+", not both")
+				return
 			}
-			it.field, it.Item = key, value.Value
-			return it.checkText(value)
-		})
-	if err == nil && it.field == "" {
-		err = it.newError("an object needs " + joinOr(fields))
+			it.field, it.Item = field, value.Text
+			if rule := checkText(value); rule != "" {
+				d.AddFault("", value, "", rule)
+			}
+		}))
 	}
-	return it, err
+	if d.ReadObject("", node, members...) && it.field == "" {
+		return it, it.newError("an object needs " + joinOr(fields))
+	}
+	return it, it.firstFault(d)
 }
 
-// readMembers calls read for each member of an object, and returns the keys that it has. It refuses
-// other keys than the given ones, and a key that occurs twice.
-func (r *Request) readMembers(object *yaml.Node, keys []string,
-	read func(key string, value *yaml.Node) error) (map[string]bool, error) {
-	seen := make(map[string]bool, len(keys))
-	for i := 0; i+1 < len(object.Content); i += 2 {
-		key, value := object.Content[i], object.Content[i+1]
-		switch {
-		case key.Kind != yaml.ScalarNode || key.Anchor != "":
-			return nil, r.newError("an object's key is not a string")
-		case !slices.Contains(keys, key.Value):
-			return nil, r.newError("unknown key " + diag.Quote(key.Value) + "; the keys are " + strings.Join(keys,
-				", "))
-		case seen[key.Value]:
-			return nil, r.newError("key " + diag.Quote(key.Value) + " occurs twice")
-		}
-		seen[key.Value] = true
-		if err := read(key.Value, value); err != nil {
-			return nil, err
-		}
+// firstFault returns the first fault of an object, or nil.
+func (r *Request) firstFault(d *schema.Decoder) error {
+	if len(d.Faults) == 0 {
+		return nil
 	}
-	return seen, nil
+	return r.newError(d.Faults[0].Message())
 }
 
-// checkText checks the text node of an item. The text is used as written, regardless of YAML's type
-// for it, because a network can be called 1e3.
-func (r *Request) checkText(node *yaml.Node) error {
+// checkText returns the rule that the text of an item breaks, or "". The text is used as written, regardless of YAML's
+// type for it, because a network can be called 1e3.
+func checkText(node *jsontree.Node) string {
 	switch {
-	case node.Kind != yaml.ScalarNode:
-		return r.newError("not a string")
-	case isMarked(node):
-		return r.newError(ruleNoAnchors)
-	case node.Tag == "!!null" || strings.Trim(node.Value, asciiSpace) == "":
-		return r.newError("an item is empty")
+	case node.Kind == jsontree.Array || node.Kind == jsontree.Object:
+		return "not a string"
+	case node.Kind == jsontree.Null || strings.Trim(node.Text, asciiSpace) == "":
+		return "an item is empty"
 	}
-	return nil
+	return ""
 }
 
 func joinOr(fields []string) string {
