@@ -115,6 +115,8 @@ func (c *creator) resolve(ctx context.Context, n *creation) error {
 	c.forgetFailedCreations(n)
 	n.req = newRequest(c.runtime.name(), n.pod, n.c)
 	n.can = c.runtime.capabilitiesFor(n.req)
+	n.req.InheritedMemlock = inheritedMemlock(c.host, n.pod)
+	n.req.LimitMemlock = n.can.LimitMemlock()
 	n.req.CanDeliver = func(set *edit.Set, request string) error { return capability.Check(set, n.can, request) }
 	plan, err := current.engine.Resolve(ctx, n.req)
 	if err != nil {

@@ -212,6 +212,9 @@ func describeEdits(s *edit.Set) []status.Edit {
 	if s.RDT != nil {
 		add(s.RDT.Origin, "intelRdt", s.RDT.ClosID, s.RDT.ClosID)
 	}
+	if m := s.Memlock; m != nil {
+		add(m.Origin, "memlock", m.Soft.String(), m.Soft.String())
+	}
 	return out
 }
 

@@ -7,8 +7,10 @@ import (
 
 	"github.com/containerd/nri/pkg/api"
 
+	"github.com/jackfield/jackfield/internal/base/quantity"
 	"github.com/jackfield/jackfield/internal/edit"
 	"github.com/jackfield/jackfield/internal/engine"
+	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 
 // containerNameLabel is the label with which CRI-O reports a container's name. Other runtimes set the field.
@@ -32,6 +34,11 @@ func newRequest(runtime string, pod *api.PodSandbox, c *api.Container) *engine.R
 			Destination: m.GetDestination(), Source: m.GetSource(), Type: m.GetType(), Options: m.GetOptions()})
 	}
 	r.MarkRuntimeMounts()
+	for _, l := range c.GetRlimits() {
+		if l.GetType() == edit.RlimitMemlock {
+			r.Have.Memlock = &edit.Rlimit{Soft: quantity.Memory(l.GetSoft()), Hard: quantity.Memory(l.GetHard())}
+		}
+	}
 	for _, d := range c.GetLinux().GetDevices() {
 		r.Have.Devices = append(r.Have.Devices, edit.Device{Path: d.GetPath(), Type: d.GetType(),
 			Major: d.GetMajor(), Minor: d.GetMinor(), FileMode: d.GetFileMode().Get()})
@@ -87,4 +94,14 @@ func userNS(pod *api.PodSandbox, c *api.Container) *engine.UserNS {
 		}
 	}
 	return nil
+}
+
+// inheritedMemlock returns the limit of locked memory of the sandbox's process, which has the limits of the runtime
+// like the container; nil if it is unknown. The runtime reports no limits (containerd 2.4, CRI-O 1.35).
+func inheritedMemlock(host hostfs.Root, pod *api.PodSandbox) *edit.Rlimit {
+	soft, hard, err := host.Memlock(int(pod.GetPid()&(1<<31-1)), pod.GetId())
+	if err != nil {
+		return nil
+	}
+	return &edit.Rlimit{Soft: quantity.Memory(soft), Hard: quantity.Memory(hard)}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackfield/jackfield/internal/base/diag"
 	"github.com/jackfield/jackfield/internal/base/jsontree"
+	"github.com/jackfield/jackfield/internal/base/quantity"
 	"github.com/jackfield/jackfield/internal/base/schema"
 	"github.com/jackfield/jackfield/internal/config/policy"
 )
@@ -39,6 +40,7 @@ func (d decoder) readRule(at string, element *jsontree.Node, r *policy.Rule) {
 			schema.Key("container", d.Section(d.limitMembers(&r.Limits.Container)...)),
 			schema.Key("pod", d.Section(append(d.limitMembers(&r.Limits.Pod),
 				schema.Key("ports", d.readLimit(&r.Limits.Pod.Ports)))...)),
+			schema.Key("memlock", d.readMemory(&r.Limits.Memlock)),
 		)),
 	)
 	if ok {
@@ -95,6 +97,18 @@ func (d decoder) limitMembers(into *policy.Limit) []schema.Member {
 
 func (d decoder) readLimit(into *int) schema.Reader {
 	return d.Number(into, 1, policy.MaxLimit, "; to allow none, use deny")
+}
+
+// readMemory decodes an amount of memory. A number of bytes needs no quotes.
+func (d decoder) readMemory(into *quantity.Memory) schema.Reader {
+	return func(field string, node *jsontree.Node) {
+		m, ok := quantity.ParseMemory(node.Text)
+		if !ok || node.Kind != jsontree.String && node.Kind != jsontree.Number {
+			d.AddFault(field, node, schema.Describe(node), quantity.MemoryRule)
+			return
+		}
+		*into = m
+	}
 }
 
 func (d decoder) readLabels(into *map[string]string) schema.Reader {

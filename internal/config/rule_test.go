@@ -25,7 +25,7 @@ policy:
         hooks: [/usr/libexec/x]
         networks: [a/b]
       deny: {mounts: [{source: /etc/**}]}
-      limits: {container: {cdi: 1, devices: 2, sockets: 3, mounts: 4, hooks: 5}, pod: {sockets: 1048576, ports: 6}}
+      limits: {container: {cdi: 1, devices: 2, sockets: 3, mounts: 4, hooks: 5}, pod: {sockets: 1048576, ports: 6}, memlock: 2Gi}
 validate: {devices: true, mounts: true, except: [10-x]}
 compat: {deviceInjector: true}
 `
@@ -41,7 +41,7 @@ func TestRuleWithAllKeysIsRead(t *testing.T) {
 		Allow: policy.Allow{CDI: []string{"a/b=c"}, Sockets: []string{"/run/x/*"}, Devices: []string{"/dev/x"},
 			Mounts: []policy.Mount{{Source: "/srv/*", Destination: "/data", ReadOnly: true}, {Source: "/opt"}}, Hooks: []string{"/usr/libexec/x"}, Networks: []string{"a/b"}},
 		Deny:   policy.Allow{Mounts: []policy.Mount{{Source: "/etc/**"}}},
-		Limits: policy.Limits{Container: policy.Limit{CDI: 1, Devices: 2, Sockets: 3, Mounts: 4, Hooks: 5}, Pod: policy.Limit{Sockets: 1 << 20, Ports: 6}},
+		Limits: policy.Limits{Container: policy.Limit{CDI: 1, Devices: 2, Sockets: 3, Mounts: 4, Hooks: 5}, Pod: policy.Limit{Sockets: 1 << 20, Ports: 6}, Memlock: 2 << 30},
 	}
 	if d := cmp.Diff([]policy.Rule{want}, c.Policy.Rules); d != "" {
 		t.Errorf("-want +got\n%s", d)
@@ -59,6 +59,8 @@ func TestFaultyRulesAreRefused(t *testing.T) {
 		"sockets: 1048576":       {"sockets: 1048577", "must be a whole number from 1 to 1048576"},
 		"hooks: 5":               {`hooks: "5"`, "must be a whole number from 1"},
 		"hooks: 5}":              {"hooks: 5, ports: 1}", `policy.rules[0].limits.container: unknown key "ports"`},
+		"memlock: 2Gi":           {"memlock: 2G", `policy.rules[0].limits.memlock: invalid value "2G": must be "unlimited" or a size from "64Ki" to "64Ti"`},
+		"memlock: 2Gi}":          {"memlock: [2Gi]}", "policy.rules[0].limits.memlock: found a list: must be"},
 		"ports: 6":               {"ports: 0", "policy.rules[0].limits.pod.ports: invalid value 0"},
 		"mounts: 4":              {"mount: 4", "did you mean mounts?"},
 		"{source: /opt}":         {"{destination: /opt}", "policy.rules[0].allow.mounts[1].source: found nothing: a mount has a source"},

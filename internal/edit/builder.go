@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/jackfield/jackfield/internal/base/quantity"
 )
 
 // Existing is the state of the container before any edit, from the kubelet, the runtime, a device
@@ -17,6 +19,7 @@ type Existing struct {
 	Hooks   []Hook
 	Env     []string // NAME=value
 	GIDs    []uint32 // groups of the process
+	Memlock *Rlimit  // RLIMIT_MEMLOCK of the process; nil if it is unknown
 	// CDIReplaces lets a CDI device node or mount replace an existing one at the same path, as
 	// CDI's own library does. It is for an OCI spec that a person passes in. Without it, two
 	// things at one path are a conflict.
@@ -42,6 +45,7 @@ type Builder struct {
 	netDevices []NetDevice
 	gids       []GID
 	rdt        *RDT
+	memlock    *Memlock
 	changes    int
 }
 
@@ -75,6 +79,7 @@ func (b *Builder) Merge(delta *Builder) {
 	b.netDevices = append(b.netDevices, delta.netDevices...)
 	b.gids = append(b.gids, delta.gids...)
 	b.rdt = cmp.Or(delta.rdt, b.rdt)
+	b.memlock = cmp.Or(delta.memlock, b.memlock)
 	b.changes += delta.changes
 }
 
@@ -87,7 +92,8 @@ func (b *Builder) Set() *Set {
 // Edits returns the edits so far, unsorted. For a delta, these exclude the edits of its base. Do not change them.
 func (b *Builder) Edits() *Set {
 	return &Set{Env: b.env.items, Devices: b.devices.items, Mounts: b.mounts.items,
-		Hooks: b.hooks, NetDevices: b.netDevices, GIDs: b.gids, RDT: b.rdt}
+		Hooks: b.hooks, NetDevices: b.netDevices, GIDs: b.gids, RDT: b.rdt,
+		Memlock: b.memlock}
 }
 
 // Preview returns the edits that the base of a delta would have after Merge, unsorted. Do not change them.
@@ -254,6 +260,35 @@ func (b *Builder) AddGID(g GID) {
 func (b *Builder) SetRDT(r RDT) {
 	b.rdt = &r
 	b.changes++
+}
+
+// RaiseMemlock raises the limit of locked memory, soft and hard. It lowers neither limit: not those of the container,
+// and not those of the process from which the container inherits its limits, if they are known.
+func (b *Builder) RaiseMemlock(limit quantity.Memory, inherited *Rlimit, o Origin) {
+	if b.Memlock() >= limit {
+		return
+	}
+	m := Memlock{Rlimit{limit, limit}, o}
+	for _, have := range []*Rlimit{b.have.Memlock, inherited} {
+		if have != nil {
+			m.Hard = max(have.Hard, m.Hard)
+		}
+	}
+	b.memlock = &m
+	b.changes++
+}
+
+// Memlock returns the limit of locked memory that the container will have; 0 if it is unknown.
+func (b *Builder) Memlock() quantity.Memory {
+	switch {
+	case b.memlock != nil:
+		return b.memlock.Soft
+	case b.base != nil:
+		return b.base.Memlock()
+	case b.have.Memlock != nil:
+		return b.have.Memlock.Soft
+	}
+	return 0
 }
 
 // existingDevice returns the container's own device at the path of d, if no edit replaces it, or nil.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 
+	"github.com/jackfield/jackfield/internal/base/quantity"
 	"golang.org/x/sys/unix"
 )
 
@@ -124,6 +125,21 @@ type RDT struct {
 	Origin           Origin   `json:"origin"`
 }
 
+// Rlimit is a resource limit of a process, setrlimit(2). RLIM_INFINITY is quantity.Unlimited.
+type Rlimit struct {
+	Soft quantity.Memory `json:"soft"`
+	Hard quantity.Memory `json:"hard"`
+}
+
+// Memlock sets the container's RLIMIT_MEMLOCK, the memory that each of its processes can lock.
+type Memlock struct {
+	Rlimit
+	Origin Origin `json:"origin"`
+}
+
+// RlimitMemlock is the type of [Memlock] in an OCI configuration.
+const RlimitMemlock = "RLIMIT_MEMLOCK"
+
 // GID is one additional group of the container's process.
 type GID struct {
 	ID     uint32 `json:"id"`
@@ -140,12 +156,13 @@ type Set struct {
 	NetDevices []NetDevice `json:"netDevices,omitempty"`
 	GIDs       []GID       `json:"additionalGids,omitempty"`
 	RDT        *RDT        `json:"intelRdt,omitempty"`
+	Memlock    *Memlock    `json:"memlock,omitempty"`
 }
 
 // Empty reports whether the set changes nothing.
 func (s *Set) Empty() bool {
 	return len(s.Env) == 0 && len(s.Devices) == 0 && len(s.Mounts) == 0 && len(s.Hooks) == 0 &&
-		len(s.NetDevices) == 0 && len(s.GIDs) == 0 && s.RDT == nil
+		len(s.NetDevices) == 0 && len(s.GIDs) == 0 && s.RDT == nil && s.Memlock == nil
 }
 
 // FileType returns the type bits of the node's mode, 0 for an unknown type.

@@ -71,10 +71,29 @@ func resolveDevice(in *inputs, d *delta, a *attachment.Attachment) error {
 		d.item.Outcome = Injected
 	}
 	d.view = newAttachmentEntry(a, placement{path: found.vdpaPath, note: found.noDPDK})
+	d.view.pins = slices.ContainsFunc(found.nodes, func(n sysfs.Node) bool { return n.PinsMemory })
+	in.addMemlock(d, a, found.nodes, omitted)
 	if found.noDPDK != "" {
 		d.view.element.Jackfield.EAL = nil
 	}
 	return nil
+}
+
+// addMemlock raises the limit of locked memory for the nodes of a device that the container has or is granted. A node
+// that a device plugin has added has the limit of the rule that would grant it.
+func (in *inputs) addMemlock(d *delta, a *attachment.Attachment, nodes []sysfs.Node, omitted []nodeDecision) {
+	for _, n := range nodes {
+		isSame := func(o nodeDecision) bool { return o.Path == n.Path }
+		if in.running || !n.PinsMemory || slices.ContainsFunc(omitted, isSame) {
+			continue
+		}
+		subject := in.subjectFor(a)
+		subject.Explanations = new(int)
+		if grant, err := in.policy.Device(subject, n.Path); err == nil {
+			in.raiseMemlock(d, edit.Origin{Source: edit.Attachment, Request: d.item.Request, File: a.File, Field: n.From,
+				Rule: grant.Rule})
+		}
+	}
 }
 
 // nodeDecision is a node of a device, and the decision of policy on it.

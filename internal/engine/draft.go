@@ -70,6 +70,9 @@ func (p *draft) add(c candidate) {
 	optional := c.item.Optional || p.in.running
 	d := &delta{merged: p, item: &c.item, edits: p.edits.Delta()}
 	err := c.resolve(d)
+	if err == nil {
+		p.in.raiseMemlockForEdits(d)
+	}
 	if err == nil && optional {
 		err = d.checkDeliverable(p.in.req)
 	}
@@ -192,7 +195,11 @@ func (p *draft) addViewFile() ([]devices.Device, error) {
 	if err := checkVariables(p.view); err != nil {
 		return nil, err
 	}
-	list := listDevices(p.view)
+	memlock := ""
+	if slices.ContainsFunc(p.view, func(v viewEntry) bool { return v.pins }) {
+		memlock = p.viewedMemlock()
+	}
+	list := listDevices(p.view, memlock)
 	data, err := encodeView(list)
 	if err != nil {
 		return nil, fmt.Errorf("write %s: %w", ViewFile, err)

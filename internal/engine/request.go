@@ -5,6 +5,7 @@ package engine
 import (
 	"strings"
 
+	"github.com/jackfield/jackfield/internal/base/quantity"
 	"github.com/jackfield/jackfield/internal/config/policy"
 	"github.com/jackfield/jackfield/internal/edit"
 	"github.com/jackfield/jackfield/internal/source/attachment"
@@ -23,14 +24,20 @@ type Request struct {
 	User                   *User             // nil if unknown
 	UserNS                 *UserNS           // nil if it is the host's
 	Have                   edit.Existing     // of the container without Jackfield
-	HostIPC                bool              // the pod shares the host's IPC namespace
-	Args                   []string          // of its process
-	ContainerAnnotations   map[string]string // its own, in addition to the pod's
-	CDIDevices             []string          // qualified names that the adapter passes
+	// InheritedMemlock is the limit of locked memory of the process from which the container inherits its limits; nil
+	// if it is unknown.
+	InheritedMemlock     *edit.Rlimit
+	HostIPC              bool              // the pod shares the host's IPC namespace
+	Args                 []string          // of its process
+	ContainerAnnotations map[string]string // its own, in addition to the pod's
+	CDIDevices           []string          // qualified names that the adapter passes
 	// CanDeliver returns why the adapter cannot deliver the set's edits of a request (by
 	// Origin.Request), or nil. It is nil for an adapter that delivers everything. It is called
 	// for optional requests, which are then skipped; for required ones the adapter itself fails.
 	CanDeliver func(set *edit.Set, request string) error
+	// LimitMemlock returns the limit of locked memory that the adapter can set at most, and why it is lower than the
+	// wanted one; nil for an adapter that can set any.
+	LimitMemlock func(wanted quantity.Memory) (possible quantity.Memory, why string)
 	// FromManifest is set for an Explain of a manifest, which does not have the variables that the kubelet adds. Without
 	// a kubelet, Explain does not check resources. Without a sandbox, it does not check the networks of an annotation.
 	FromManifest bool

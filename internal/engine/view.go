@@ -40,6 +40,7 @@ type viewEntry struct {
 	names    []string       // of the interface, and of claim and request; variables are named for them
 	address  string         // of a PCI or vDPA device; "" for others
 	isSocket bool
+	pins     bool // programs that use the device pin memory
 	vdev     vdev
 }
 
@@ -175,12 +176,16 @@ func newVdev(info *deviceinfo.Info, at placement, n attachment.InterfaceInfo) (v
 	return v
 }
 
-// listDevices returns the elements of devices.json. It numbers the virtual devices of each driver.
-func listDevices(view []viewEntry) []devices.Device {
+// listDevices returns the elements of devices.json. It numbers the virtual devices of each driver. memlock is the
+// container's limit of locked memory.
+func listDevices(view []viewEntry, memlock string) []devices.Device {
 	list := make([]devices.Device, len(view))
 	next := map[string]int{}
 	for i := range view {
 		list[i] = view[i].element
+		if view[i].pins {
+			list[i].Jackfield.Memlock = memlock
+		}
 		if v := view[i].vdev; v.driver != "" {
 			list[i].Jackfield.EAL = []string{"--vdev=" + v.driver + strconv.Itoa(next[v.driver]) + "," + v.args}
 			next[v.driver]++

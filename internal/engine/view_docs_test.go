@@ -114,7 +114,8 @@ func TestViewIsDocumented(t *testing.T) {
 	claim := &attachment.ClaimedDevice{Claim: "c", PodClaim: "p", Request: "r", Driver: "d", Pool: "n", Device: "dev", IPs: []string{"10.0.0.1/24"}, MAC: "c2:11:22:33:44:55"}
 	view = append(view, *newNamedEntry("a", placement{path: "/s", ownPath: "/t", creator: config.SideHost, note: "n"}),
 		*newAttachmentEntry(&attachment.Attachment{Claimed: claim}, placement{}))
-	data, err := encodeView(listDevices(view))
+	view[0].pins = true
+	data, err := encodeView(listDevices(view, "2Gi"))
 	testkit.Must(t, err)
 	var value any
 	testkit.Must(t, json.Unmarshal(data, &value))

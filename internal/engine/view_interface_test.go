@@ -44,7 +44,7 @@ func TestViewHasInterface(t *testing.T) {
 		if d := cmp.Diff(expected, got); d != "" {
 			t.Errorf("%s: want -, got +:\n%s", notes, d)
 		}
-		if eal := listDevices([]viewEntry{*v})[0].Jackfield.EAL; len(eal) != 1 || eal[0] != want.eal {
+		if eal := listDevices([]viewEntry{*v}, "")[0].Jackfield.EAL; len(eal) != 1 || eal[0] != want.eal {
 			t.Errorf("%s: EAL arguments %q, want %q", notes, eal, want.eal)
 		}
 	}
@@ -56,7 +56,7 @@ func TestQueuesAreEALArgumentsOfVirtioUser(t *testing.T) {
 	a := &attachment.Attachment{Network: "n", IfName: "net1", Info: info}
 	v := newAttachmentEntry(a, placement{path: "/s", creator: config.SideApplication})
 	const want = "--vdev=net_virtio_user0,path=/s,server=1,queues=4,mac=c2:11:22:33:44:55"
-	if eal := listDevices([]viewEntry{*v})[0].Jackfield.EAL; len(eal) != 1 || eal[0] != want {
+	if eal := listDevices([]viewEntry{*v}, "")[0].Jackfield.EAL; len(eal) != 1 || eal[0] != want {
 		t.Errorf("EAL arguments %q, want %q", eal, want)
 	}
 }

@@ -70,6 +70,9 @@ type Extension struct {
 	Bandwidth map[string]uint64 `json:"bandwidth,omitempty"`
 	Labels    []Label           `json:"labels,omitempty"`
 	EAL       []string          `json:"eal,omitempty"` // arguments of DPDK's EAL
+	// Memlock is the container's limit of locked memory, RLIMIT_MEMLOCK, for a device whose programs pin memory:
+	// "unlimited", or a size such as "2Gi". It is "" if it is unknown.
+	Memlock string `json:"memlock,omitempty"`
 }
 
 // Claim names a device of a resource claim as Kubernetes does.

@@ -244,6 +244,9 @@ func (t *explainText) writeEdits(s *edit.Set, heading string, want func(edit.Ori
 	if s.RDT != nil {
 		add(s.RDT.Origin, "rdt", "class %q", s.RDT.ClosID)
 	}
+	if m := s.Memlock; m != nil {
+		add(m.Origin, "memlock", "%s (RLIMIT_MEMLOCK, of rule %q)", m.Soft, m.Origin.Rule)
+	}
 }
 
 // deviceText is a device node: path, type and numbers, access, owner, source.

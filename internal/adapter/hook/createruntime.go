@@ -14,6 +14,7 @@ import (
 	rspec "github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/jackfield/jackfield/internal/base/diag"
+	"github.com/jackfield/jackfield/internal/base/quantity"
 	"github.com/jackfield/jackfield/internal/config"
 	"github.com/jackfield/jackfield/internal/deliver/live"
 	"github.com/jackfield/jackfield/internal/edit"
@@ -51,6 +52,7 @@ func (h *hook) createRuntime(ctx context.Context, st *rspec.State) (err error) {
 	req := s.request(st.ID, st.Annotations, spec, st.Pid)
 	// The runtime has applied the configuration already, so an edit cannot replace an entry of it.
 	req.Have.CDIReplaces = false
+	req.LimitMemlock = h.lateMemlock
 	if h.cfg.Hook.Undeliverable != config.UndeliverableWarn {
 		req.CanDeliver = func(set *edit.Set, request string) error {
 			return errors.Join(live.UndeliverableEdits(set, request)...)
@@ -80,6 +82,12 @@ func (h *hook) createRuntime(ctx context.Context, st *rspec.State) (err error) {
 		err = errors.Join(err, h.removeStaging(s.sandbox, st.ID))
 	}
 	return err
+}
+
+// lateMemlock is engine.Request.LimitMemlock of the stages after the runtime has read the configuration.
+func (h *hook) lateMemlock(quantity.Memory) (quantity.Memory, string) {
+	return 0, fmt.Sprintf("stage %s cannot set it, because the runtime has read the container's configuration; "+
+		"use stage precreate (Podman) or NRI", h.stage)
 }
 
 // checkUndeliverable fails the container because of undeliverable edits, or only logs them,

@@ -11,6 +11,7 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
+	"github.com/jackfield/jackfield/internal/base/quantity"
 	"github.com/jackfield/jackfield/internal/edit"
 	"github.com/jackfield/jackfield/internal/edit/oci"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
@@ -42,6 +43,7 @@ func (h *hook) editConfig(ctx context.Context, text []byte, c *oci.Config) ([]by
 		return text, err
 	}
 	req := s.request(id, spec.Annotations, spec, 0)
+	req.InheritedMemlock, req.LimitMemlock = ownMemlock(), possibleMemlock
 	plan, err := h.resolve(ctx, req, true)
 	if err != nil {
 		return nil, err
@@ -65,6 +67,32 @@ func (h *hook) editConfig(ctx context.Context, text []byte, c *oci.Config) ([]by
 		return nil, err
 	}
 	return text, h.prepareStaging(plan.Staging)
+}
+
+// ownMemlock returns the limit of locked memory of this process. Podman started it, and the container inherits Podman's
+// limits.
+func ownMemlock() *edit.Rlimit {
+	var own unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_MEMLOCK, &own) != nil {
+		return nil
+	}
+	return &edit.Rlimit{Soft: quantity.Memory(own.Cur), Hard: quantity.Memory(own.Max)}
+}
+
+// possibleMemlock is engine.Request.LimitMemlock of Podman. Without CAP_SYS_RESOURCE in the host's user namespace, as in
+// rootless Podman, the runtime cannot raise the hard limit and would not start the container. This short process tries
+// it on itself.
+func possibleMemlock(wanted quantity.Memory) (quantity.Memory, string) {
+	own := ownMemlock()
+	if own == nil || wanted <= own.Hard {
+		return wanted, ""
+	}
+	raised := unix.Rlimit{Cur: uint64(own.Soft), Max: uint64(wanted)}
+	if unix.Setrlimit(unix.RLIMIT_MEMLOCK, &raised) == nil {
+		return wanted, ""
+	}
+	return own.Hard, fmt.Sprintf("Podman cannot raise the limit above its own hard limit, %s; raise that of the user "+
+		"who runs Podman (limits.conf(5), or LimitMEMLOCK= of the systemd unit)", own.Hard)
 }
 
 // bindDevices marks nodes for bind mounts whose host path differs from their path in the container.

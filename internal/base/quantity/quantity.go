@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package quantity reads sizes and rates in configurations.
 package quantity
 
 import (

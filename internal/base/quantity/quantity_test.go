@@ -21,3 +21,13 @@ func TestParseRateAcceptsDecimalUnitsInBounds(t *testing.T) {
 		}
 	}
 }
+
+func TestMemoryReadsItsOwnText(t *testing.T) {
+	for text, want := range map[string]string{"unlimited": "unlimited", "65536": "64Ki", "1024Ki": "1Mi", "2Gi": "2Gi", "64Ti": "64Ti",
+		"65537": "65537", "": "", "0": "", "63Ki": "", "65Ti": "", "Unlimited": "", "-1": "", "infinity": "", "1G": ""} {
+		m, ok := ParseMemory(text)
+		if ok != (want != "") || ok && m.String() != want {
+			t.Errorf("%q: %q, %t; want %q", text, m, ok, want)
+		}
+	}
+}

@@ -10,13 +10,19 @@ import (
 	"github.com/containerd/errdefs"
 
 	"github.com/jackfield/jackfield/internal/base/diag"
+	"github.com/jackfield/jackfield/internal/base/quantity"
 )
 
-// Limits bounds the number of items that a rule's subjects receive.
+// Limits bounds the number of items that a rule's subjects receive, and the memory that the rule's devices can pin.
 type Limits struct {
 	// Container limits one container, Pod all containers of a pod together.
 	Container, Pod Limit
+	// Memlock is the RLIMIT_MEMLOCK that a container needs for devices that the rule grants; 0 changes no limit.
+	Memlock quantity.Memory
 }
+
+// hasCounts reports whether anything is counted.
+func (l *Limits) hasCounts() bool { return l.Container != Limit{} || l.Pod != Limit{} }
 
 // Limit is a number for each kind; 0 is unlimited.
 type Limit struct {
@@ -93,9 +99,9 @@ func (e *LimitError) Error() string { return e.text }
 // Unwrap returns errdefs.ErrPermissionDenied.
 func (e *LimitError) Unwrap() error { return errdefs.ErrPermissionDenied }
 
-// HasLimits reports whether some rule limits anything.
+// HasLimits reports whether some rule limits a number of items.
 func (p *Policy) HasLimits() bool {
-	return p != nil && slices.ContainsFunc(p.rules, func(r *rule) bool { return r.limits != Limits{} })
+	return p != nil && slices.ContainsFunc(p.rules, func(r *rule) bool { return r.limits.hasCounts() })
 }
 
 // HasPodLimits reports whether a rule limits the subject's pod. The caller must then count the
@@ -162,4 +168,27 @@ func (r *rule) exceeded(container, others Usage) *LimitError {
 		}
 	}
 	return nil
+}
+
+// Memlock returns the limit of locked memory that the devices of a rule bring, 0 for none.
+func (p *Policy) Memlock(ruleName string) quantity.Memory {
+	if p == nil || ruleName == "" {
+		return 0
+	}
+	i := slices.IndexFunc(p.rules, func(r *rule) bool { return r.name == ruleName })
+	if i < 0 {
+		return 0
+	}
+	return p.rules[i].limits.Memlock
+}
+
+// WithoutMemlock returns the names of the rules that allow one of the device nodes and set no limit of locked memory.
+func (p *Policy) WithoutMemlock(paths []string) (names []string) {
+	for _, r := range p.rules {
+		allows := func(path string) bool { return r.allow.granting(&item{kind: kindDevice, name: path}) != "" }
+		if r.limits.Memlock == 0 && slices.ContainsFunc(paths, allows) {
+			names = append(names, r.name)
+		}
+	}
+	return names
 }

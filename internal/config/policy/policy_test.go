@@ -185,6 +185,9 @@ func TestNewReportsFaultsWithTheirField(t *testing.T) {
 		{"for nobody", other(func(r *Rule) { r.For = Subjects{} }),
 			`FILE: policy.rules[1].for: must have namespaces, podLabels, runtimeClasses or images; a rule for every container has namespaces ["*"]`},
 		{"allows nothing", other(func(r *Rule) { r.Allow = Allow{} }), `FILE: policy.rules[1].allow: must have cdi, sockets, namedSockets, devices, mounts, hooks or ports, unless the rule has deny or limits`},
+		{"memlock of nothing", other(func(r *Rule) {
+			r.Allow, r.Limits.Memlock = Allow{Sockets: []string{"/run/x/*"}}, 1<<30
+		}), `FILE: policy.rules[1].limits.memlock: the rule allows no devices that need the limit; add allow.devices or allow.cdi`},
 		{"networks of nothing", other(func(r *Rule) { r.Allow = Allow{CDI: []string{"*"}, Networks: []string{"*"}} }),
 			`FILE: policy.rules[1].allow.networks: networks narrow sockets and devices, but the rule allows neither`},
 		{"namespace", other(func(r *Rule) { r.For.Namespaces = []string{"a", "[b]"} }),

@@ -24,7 +24,8 @@ type Rule struct {
 	// Deny overrides every rule's Allow. Its lists are independent: every item of a denied network
 	// is denied.
 	Deny Allow
-	// Limits apply to the rule's subjects, whichever rule grants.
+	// Limits apply to the rule's subjects, whichever rule grants. Limits.Memlock applies to the devices that this rule
+	// grants.
 	Limits Limits
 }
 
@@ -129,6 +130,8 @@ func (f *faults) compileRule(r Rule) *rule {
 		c.labels = append(c.labels, label{key, f.compile("for.podLabels."+key, r.For.PodLabels[key], compileValue)})
 	}
 	switch {
+	case r.Limits.Memlock != 0 && !c.allowsDevices():
+		f.addFault("limits.memlock", "", "the rule allows no devices that need the limit; add allow.devices or allow.cdi")
 	case c.allow.isEmpty() && c.deny.isEmpty() && r.Limits == Limits{}:
 		f.addFault("allow", "", "must have cdi, sockets, namedSockets, devices, mounts, hooks or ports, unless the "+
 			"rule has deny or limits")
@@ -214,6 +217,9 @@ func (r *rule) allowsNetwork(s *Subject, network string) bool {
 	}
 	return len(r.allow[kindNetwork]) == 0 || r.allow.matching(&item{kind: kindNetwork, name: network}) != ""
 }
+
+// allowsDevices reports whether the rule allows device nodes, alone or in CDI devices.
+func (r *rule) allowsDevices() bool { return len(r.allow[kindDevice]) > 0 || len(r.allow[kindCDI]) > 0 }
 
 func matchAny(globs []glob.Glob, s string) bool {
 	return slices.ContainsFunc(globs, func(g glob.Glob) bool { return g.Match(s) })

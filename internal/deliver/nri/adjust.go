@@ -49,6 +49,9 @@ func Adjustment(set *edit.Set, can capability.Capabilities, have ...edit.Device)
 	if set.RDT != nil {
 		setRDT(a, set.RDT)
 	}
+	if m := set.Memlock; m != nil {
+		a.AddRlimit(edit.RlimitMemlock, uint64(m.Hard), uint64(m.Soft))
+	}
 	return a, nil
 }
 

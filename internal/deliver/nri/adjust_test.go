@@ -4,6 +4,7 @@ package nri
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/containerd/nri/pkg/api"
 
+	"github.com/jackfield/jackfield/internal/base/quantity"
 	"github.com/jackfield/jackfield/internal/deliver/nri/capability"
 	"github.com/jackfield/jackfield/internal/edit"
 )
@@ -30,6 +32,7 @@ func TestEveryEditIsCarried(t *testing.T) {
 		Devices: []edit.Device{{Path: "/dev/a", Type: "c", Major: 1, Minor: 3, FileMode: &mode, UID: &uid, GID: &uid}},
 		Mounts:  []edit.Mount{{Destination: "/m", Source: "/s", Options: []string{"ro", "bind"}}},
 	}
+	set.Memlock = &edit.Memlock{Rlimit: edit.Rlimit{Soft: 1 << 20, Hard: quantity.Unlimited}}
 	for _, s := range edit.Stages() {
 		set.Hooks = append(set.Hooks, edit.Hook{Stage: s, Path: "/h", Args: []string{string(s)}, Env: []string{"E=1"}, Timeout: &timeout})
 	}
@@ -43,6 +46,9 @@ func TestEveryEditIsCarried(t *testing.T) {
 	d := a.Linux.Devices[0]
 	if d.Path != "/dev/a" || d.Major != 1 || d.Minor != 3 || *d.FileMode.Get() != mode || *d.Uid.Get() != 7 || *d.Gid.Get() != 7 {
 		t.Errorf("device is %v", d)
+	}
+	if l := a.Rlimits; len(l) != 1 || l[0].Type != "RLIMIT_MEMLOCK" || l[0].Soft != 1<<20 || l[0].Hard != math.MaxUint64 {
+		t.Errorf("rlimits are %v", l)
 	}
 	if m := a.Mounts[0]; m.Type != "bind" || m.Source != "/s" || len(m.Options) != 2 {
 		t.Errorf("mount is %v", m)
@@ -232,14 +238,14 @@ func TestUnsupportedEditIsRefused(t *testing.T) {
 
 func TestCapabilitiesFollowVersionOfNRI(t *testing.T) {
 	for version, want := range map[string]capability.Capabilities{
-		"": {}, "unknown": {}, "0.6.1": {}, "v0.7.0": {}, "0.0.0-unknown": {},
-		"0.8.0":   {SyncPreinstalled: true},
-		"v0.9.0":  {SyncPreinstalled: true},
-		"v0.10.0": {SyncPreinstalled: true, DeviceRules: true, Validate: true},
-		"v0.11.1": {SyncPreinstalled: true, DeviceRules: true, NetDevices: true, RDT: true, Validate: true},
-		"v0.12.3": {SyncPreinstalled: true, DeviceRules: true, NetDevices: true, RDT: true, Validate: true},
-		"v0.12.4": {SyncPreinstalled: true, DeviceRules: true, NetDevices: true, RDT: true, Validate: true, FailRequest: true},
-		"v1.0.0":  {SyncPreinstalled: true, DeviceRules: true, NetDevices: true, RDT: true, Validate: true, FailRequest: true},
+		"": {}, "unknown": {}, "v0.3.0": {}, "0.0.0-unknown": {}, "0.4.0": {Rlimits: true}, "0.6.1": {Rlimits: true}, "v0.7.0": {Rlimits: true},
+		"0.8.0":   {Rlimits: true, SyncPreinstalled: true},
+		"v0.9.0":  {Rlimits: true, SyncPreinstalled: true},
+		"v0.10.0": {Rlimits: true, SyncPreinstalled: true, DeviceRules: true, Validate: true},
+		"v0.11.1": {Rlimits: true, SyncPreinstalled: true, DeviceRules: true, NetDevices: true, RDT: true, Validate: true},
+		"v0.12.3": {Rlimits: true, SyncPreinstalled: true, DeviceRules: true, NetDevices: true, RDT: true, Validate: true},
+		"v0.12.4": {Rlimits: true, SyncPreinstalled: true, DeviceRules: true, NetDevices: true, RDT: true, Validate: true, FailRequest: true},
+		"v1.0.0":  {Rlimits: true, SyncPreinstalled: true, DeviceRules: true, NetDevices: true, RDT: true, Validate: true, FailRequest: true},
 	} {
 		if got := capability.ForVersion(version); got != want {
 			t.Errorf("CapabilitiesOf(%q) = %+v, want %+v", version, got, want)

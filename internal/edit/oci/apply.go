@@ -27,6 +27,8 @@ import (
 //     In a user namespace with mappings CDI's bind mounts get "idmap" or "ridmap" unless they have either.
 //   - If a mount of Jackfield's own is "rslave", a private root becomes "rslave" too. Otherwise
 //     runtimes would cut the mount off from the host's.
+//   - The limit of locked memory replaces the one that the process has. The OCI Runtime Specification
+//     forbids a second entry of a type.
 //   - Hooks and groups are appended. The RDT configuration is replaced. A network device replaces
 //     the one of its host name.
 //
@@ -89,7 +91,8 @@ func (c *Config) changedMembers(set *edit.Set) ([]member, error) {
 	return slices.Concat(
 		changedObject("process",
 			changedObject("user", changedList("additionalGids", c.gids, planGIDs(c.gids, set.GIDs))),
-			changedList("env", c.env, planEnv(c.env, set.Env))),
+			changedList("env", c.env, planEnv(c.env, set.Env)),
+			changedList("rlimits", c.rlimits, planRlimits(c.rlimits, set.Memlock))),
 		changedList("mounts", c.mounts, mounts),
 		changedObject("hooks", hooks),
 		changedObject("linux",

@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	rspec "github.com/opencontainers/runtime-spec/specs-go"
 
+	"github.com/jackfield/jackfield/internal/base/quantity"
 	"github.com/jackfield/jackfield/internal/base/testkit"
 	"github.com/jackfield/jackfield/internal/edit"
 )
@@ -63,6 +64,7 @@ var cases = map[string]edit.Set{
 	}},
 	"net-devices": {NetDevices: []edit.NetDevice{{HostName: "eth1", Name: "net1", Origin: cdi}, {HostName: "eth2", Name: "net2", Origin: cdi}}},
 	"rdt":         {RDT: &edit.RDT{ClosID: "gold", L3CacheSchema: "L3:0=f", MemBwSchema: "MB:0=50", Schemata: []string{"L3:0=ff"}, EnableMonitoring: true, Origin: cdi}},
+	"memlock":     {Memlock: &edit.Memlock{Rlimit: edit.Rlimit{Soft: 2 << 20, Hard: quantity.Unlimited}, Origin: cdi}},
 	"gids":        {GIDs: []edit.GID{{ID: 7, Origin: cdi}, {ID: 44, Origin: cdi}, {ID: 7, Origin: cdi}, {ID: 0, Origin: cdi}}},
 }
 

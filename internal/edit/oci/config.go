@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackfield/jackfield/internal/base/diag"
 	"github.com/jackfield/jackfield/internal/base/jsontree"
+	"github.com/jackfield/jackfield/internal/base/quantity"
 	"github.com/jackfield/jackfield/internal/edit"
 )
 
@@ -19,6 +20,7 @@ type Config struct {
 
 	env     []element[string]
 	gids    []element[uint32]
+	rlimits []element[rspec.POSIXRlimit]
 	mounts  []element[rspec.Mount]
 	hooks   map[edit.Stage][]element[rspec.Hook]
 	devices []element[rspec.LinuxDevice]
@@ -43,7 +45,8 @@ type content struct {
 			GID            uint32   `json:"gid"`
 			AdditionalGids []uint32 `json:"additionalGids"`
 		} `json:"user"`
-		Env []string `json:"env"`
+		Env     []string            `json:"env"`
+		Rlimits []rspec.POSIXRlimit `json:"rlimits"`
 	} `json:"process"`
 	Mounts []rspec.Mount `json:"mounts"`
 	Hooks  *rspec.Hooks  `json:"hooks"`
@@ -90,10 +93,11 @@ func (c *Config) setContent(read *content) {
 		Hooks: read.Hooks}
 	c.mounts = elementsOf(c, read.Mounts, "mounts")
 	if p := read.Process; p != nil {
-		c.spec.Process = &rspec.Process{Env: p.Env,
+		c.spec.Process = &rspec.Process{Env: p.Env, Rlimits: p.Rlimits,
 			User: rspec.User{UID: p.User.UID, GID: p.User.GID, AdditionalGids: p.User.AdditionalGids}}
 		c.env = elementsOf(c, p.Env, "process", "env")
 		c.gids = elementsOf(c, p.User.AdditionalGids, "process", "user", "additionalGids")
+		c.rlimits = elementsOf(c, p.Rlimits, "process", "rlimits")
 	}
 	if read.Hooks != nil {
 		c.hooks = make(map[edit.Stage][]element[rspec.Hook])
@@ -123,8 +127,8 @@ func elementsOf[T any](c *Config, values []T, path ...any) []element[T] {
 	return list
 }
 
-// Spec returns the decoded part of the configuration: ociVersion, root.path, annotations, the user
-// and environment of the process, mounts, hooks, and of linux the namespaces, ID mappings, devices,
+// Spec returns the decoded part of the configuration: ociVersion, root.path, annotations, the user,
+// environment and resource limits of the process, mounts, hooks, and of linux the namespaces, ID mappings, devices,
 // network devices, device cgroup rules, cgroupsPath and rootfsPropagation. It must not be changed.
 func (c *Config) Spec() *rspec.Spec { return &c.spec }
 
@@ -134,6 +138,11 @@ func Existing(spec *rspec.Spec) edit.Existing {
 	have := edit.Existing{CDIReplaces: true}
 	if spec.Process != nil {
 		have.Env = spec.Process.Env
+		for _, r := range spec.Process.Rlimits {
+			if r.Type == edit.RlimitMemlock {
+				have.Memlock = &edit.Rlimit{Soft: quantity.Memory(r.Soft), Hard: quantity.Memory(r.Hard)}
+			}
+		}
 	}
 	for _, m := range spec.Mounts {
 		have.Mounts = append(have.Mounts, edit.Mount{Destination: m.Destination, Source: m.Source})

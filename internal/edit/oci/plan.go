@@ -197,6 +197,17 @@ func allowedDevices(rules []element[rspec.LinuxDeviceCgroup]) map[allowedDevice]
 	return allowed
 }
 
+// planRlimits replaces the limit of locked memory, or appends it.
+func planRlimits(have []element[rspec.POSIXRlimit], m *edit.Memlock) []element[rspec.POSIXRlimit] {
+	if m == nil {
+		return have
+	}
+	out := slices.DeleteFunc(slices.Clone(have),
+		func(e element[rspec.POSIXRlimit]) bool { return e.value.Type == edit.RlimitMemlock })
+	return append(out, element[rspec.POSIXRlimit]{value: rspec.POSIXRlimit{
+		Type: edit.RlimitMemlock, Soft: uint64(m.Soft), Hard: uint64(m.Hard)}})
+}
+
 // planHooks appends the hooks of a stage.
 func planHooks(have []element[rspec.Hook], set []edit.Hook, stage edit.Stage) []element[rspec.Hook] {
 	out := slices.Clip(have)

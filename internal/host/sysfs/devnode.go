@@ -32,6 +32,8 @@ type Node struct {
 	From     string      // the file that named this node, "/sys/bus/pci/devices/0000:03:00.3/iommu_group"
 	// VFIO is the interface of VFIO that the node belongs to, "" for other nodes.
 	VFIO VFIOInterface
+	// PinsMemory is set for a node whose programs pin memory for the device, within RLIMIT_MEMLOCK.
+	PinsMemory bool
 	// Shared is set for a node that devices share, such as /dev/vfio/vfio.
 	Shared bool
 }

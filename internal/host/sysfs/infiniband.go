@@ -54,8 +54,9 @@ func RDMA(host hostfs.Root, address string, names []string) ([]Node, error) {
 			if err != nil {
 				return nil, err
 			}
+			n.PinsMemory = strings.HasPrefix(path.Base(c.file), "uverbs")
 			nodes = append(nodes, n)
-			verbs = verbs || strings.HasPrefix(path.Base(c.file), "uverbs")
+			verbs = verbs || n.PinsMemory
 		}
 		if !verbs {
 			return nil, l.newError(path.Join(dev.Dir, "infiniband_verbs"), errdefs.ErrNotFound,

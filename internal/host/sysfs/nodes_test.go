@@ -79,7 +79,7 @@ func TestOwnerAndModeAreTheHostNodes(t *testing.T) {
 	}
 	want := sysfs.Node{
 		Path: "/dev/vfio/42", VFIO: sysfs.VFIOGroup, Major: 1, Minor: 3,
-		FileMode: 0o600, UID: 1234, GID: 5678, From: base + "/iommu_group",
+		PinsMemory: true, FileMode: 0o600, UID: 1234, GID: 5678, From: base + "/iommu_group",
 	}
 	if diff := cmp.Diff(want, nodes[0]); diff != "" {
 		t.Error(diff)

@@ -66,6 +66,7 @@ func VDPA(host hostfs.Root, name string) (VDPADevice, error) {
 	if err != nil {
 		return VDPADevice{}, err
 	}
+	n.PinsMemory = true
 	dev.Nodes = []Node{n}
 	return dev, nil
 }

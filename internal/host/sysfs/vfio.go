@@ -112,6 +112,7 @@ func (l lookup) findVFIOGroup(dev PCIDevice) ([]Node, error) {
 	if err != nil {
 		return nil, err
 	}
+	group.PinsMemory = true
 	return []Node{group, container}, nil
 }
 
@@ -143,6 +144,7 @@ func (l lookup) findIOMMUFD(dev PCIDevice) ([]Node, error) {
 	if err != nil {
 		return nil, hostfs.IgnoreNotFound(err)
 	}
+	device.PinsMemory = true
 	return []Node{device, iommu}, nil
 }
 

@@ -36,6 +36,7 @@ var checks = []check{
 	{"configuration", fewFilesTimeout, nil, chooseConfig},
 	{"directories", fewFilesTimeout, nil, checkDirectories},
 	{"configuration", checkTimeout, (*node).hasConfig, checkConfig},
+	{"memlock", fewFilesTimeout, (*node).hasConfig, checkMemlock},
 	{"runtime", fewFilesTimeout, nil, checkContainerd},
 	{"injectors", fewFilesTimeout, (*node).hasContainerd, checkContainerdCDI},
 	{"runtime", fewFilesTimeout, nil, checkCRIO},

@@ -136,6 +136,7 @@ func (x *Explainer) ExplainPod(ctx context.Context, p *manifest.Pod) []Explanati
 		if usage != nil && !p.EndsBeforeOthers(r.Container) {
 			x.ledger.RecordUsage(r.SandboxID, r.Container, r.ContainerID, *usage)
 		}
+		noteHugePages(&explained, r.Args, p.HugePages(r.Container))
 		all = append(all, explained)
 	}
 	for _, m := range p.MissingContainers(x.opts.Config) {
@@ -230,7 +231,7 @@ func (x *Explainer) explainContainer(ctx context.Context, r *engine.Request, mor
 // capabilitiesOf returns the capabilities of the newest NRI for a container. The doctor and the plugin report what the
 // node's own version cannot.
 func capabilitiesOf(r *engine.Request) capability.Capabilities {
-	can := capability.Capabilities{DeviceRules: true, NetDevices: true, RDT: true, Validate: true}
+	can := capability.Capabilities{DeviceRules: true, NetDevices: true, RDT: true, Validate: true, Rlimits: true}
 	if r.User != nil {
 		can.UID = &r.User.UID
 	}

@@ -4,9 +4,11 @@ package manifest
 
 import (
 	"cmp"
+	"encoding/json"
 	"slices"
 	"strings"
 
+	"github.com/jackfield/jackfield/internal/base/quantity"
 	"github.com/jackfield/jackfield/internal/edit"
 	"github.com/jackfield/jackfield/internal/engine"
 )
@@ -59,7 +61,8 @@ type container struct {
 		MountPath string `json:"mountPath"`
 	} `json:"volumeMounts"`
 	Resources struct {
-		Claims []ClaimUse `json:"claims"`
+		Claims []ClaimUse                 `json:"claims"`
+		Limits map[string]json.RawMessage `json:"limits"`
 	} `json:"resources"`
 	SecurityContext securityContext `json:"securityContext"`
 }
@@ -105,6 +108,19 @@ func (p *Pod) ContainerNames() []string {
 		names = append(names, c.Name)
 	}
 	return names
+}
+
+// HugePages returns the sum of a container's hugepages-* limits.
+func (p *Pod) HugePages(name string) (sum quantity.Memory) {
+	for _, c := range p.containers() {
+		for resource, value := range c.Resources.Limits {
+			if size, ok := quantity.ParseMemory(strings.Trim(string(value), `"`)); ok && c.Name == name &&
+				strings.HasPrefix(resource, "hugepages-") {
+				sum += size
+			}
+		}
+	}
+	return sum
 }
 
 // EndsBeforeOthers reports whether a container has ended when the pod's other containers are created.

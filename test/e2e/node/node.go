@@ -237,6 +237,9 @@ func (n *Node) Ctr(ctx context.Context, args ...string) error {
 	return nil
 }
 
+// PID returns the process ID of containerd.
+func (n *Node) PID() int { return n.containerd.PID() }
+
 // Alive reports whether containerd runs.
 func (n *Node) Alive() bool {
 	select {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/containerd/errdefs"
 
+	"github.com/jackfield/jackfield/internal/base/quantity"
 	"github.com/jackfield/jackfield/internal/edit"
 )
 
@@ -17,6 +18,7 @@ type Capabilities struct {
 	DeviceRules bool // device cgroup rules in linux.resources: NRI 0.10
 	NetDevices  bool // linux.net_devices: NRI 0.11
 	RDT         bool // linux.rdt: NRI 0.11
+	Rlimits     bool // rlimits: NRI 0.4
 	Validate    bool // the event in which a plugin sees the adjustments of others: NRI 0.10
 	FailRequest bool // a plugin can require that requests fail without it: NRI 0.12.4
 	// SyncPreinstalled means that the runtime calls Synchronize for plugins that it started itself: NRI 0.8.
@@ -36,7 +38,7 @@ func ForVersion(version string) Capabilities {
 	}
 	atLeast := func(m int) bool { return major > 0 || minor >= m }
 	return Capabilities{DeviceRules: atLeast(10), Validate: atLeast(10), NetDevices: atLeast(11), RDT: atLeast(11),
-		FailRequest: atLeast(13) || minor == 12 && patch >= 4, SyncPreinstalled: atLeast(8)}
+		Rlimits: atLeast(4), FailRequest: atLeast(13) || minor == 12 && patch >= 4, SyncPreinstalled: atLeast(8)}
 }
 
 // Check returns an errdefs.ErrNotImplemented if an adjustment for this runtime cannot hold all
@@ -64,6 +66,16 @@ func Check(set *edit.Set, can Capabilities, request string) error {
 		return unsupported(r.Origin, "Intel RDT configuration", needsNRI11)
 	}
 	return nil
+}
+
+// LimitMemlock returns the value of engine.Request.LimitMemlock: the limit of locked memory that an adjustment can have.
+func (can Capabilities) LimitMemlock() func(wanted quantity.Memory) (possible quantity.Memory, why string) {
+	if can.Rlimits {
+		return nil
+	}
+	return func(quantity.Memory) (quantity.Memory, string) {
+		return 0, "this runtime's NRI cannot set it; it needs NRI 0.4 (containerd 1.7.7, CRI-O 1.29)"
+	}
 }
 
 // checkDevice refuses a node that NRI cannot deliver. The rule of the device
