@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/jackfield/jackfield/internal/base/quantity"
 )
 
 // Every example of the page compiles, and the first gives the refusals shown.
@@ -42,7 +44,10 @@ func TestExamplesOfPolicyPageAreTrue(t *testing.T) {
 					}
 					Mode        Mode
 					Allow, Deny yamlAllow
-					Limits      struct{ Container, Pod Limit }
+					Limits      struct {
+						Container, Pod Limit
+						Memlock        string
+					}
 				}
 			}
 		}
@@ -53,8 +58,12 @@ func TestExamplesOfPolicyPageAreTrue(t *testing.T) {
 		}
 		var rules []Rule
 		for _, r := range file.Policy.Rules {
+			memlock, ok := quantity.ParseMemory(r.Limits.Memlock)
+			if !ok && r.Limits.Memlock != "" {
+				t.Errorf("invalid memlock %q in\n%s", r.Limits.Memlock, block[2])
+			}
 			rules = append(rules, Rule{Name: r.Name, For: Subjects(r.For), Mode: r.Mode, Allow: r.Allow.allow(), Deny: r.Deny.allow(),
-				Limits: Limits{Container: r.Limits.Container, Pod: r.Limits.Pod}})
+				Limits: Limits{Container: r.Limits.Container, Pod: r.Limits.Pod, Memlock: memlock}})
 		}
 		if file.Policy.Mode == "" {
 			file.Policy.Mode = Enforce
