@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"testing"
 	"time"
@@ -18,7 +19,8 @@ import (
 	"github.com/jackfield/jackfield/internal/edit"
 )
 
-// asConnector is the environment variable that turns the test binary into the connector.
+// asConnector is the environment variable that turns the test binary into the connector. Its value is the state
+// directory with the containers' directories.
 const asConnector = "JACKFIELD_BENCH_CONNECTOR"
 
 // retryInterval is how long a container waits before it tries to connect again.
@@ -31,9 +33,9 @@ type connector struct {
 	out io.Reader
 }
 
-func startConnector(b *testing.B) *connector {
+func startConnector(b *testing.B, stateDir string) *connector {
 	cmd := exec.Command("/proc/self/exe")
-	cmd.Env = append(os.Environ(), asConnector+"=1")
+	cmd.Env = append(os.Environ(), asConnector+"="+stateDir)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	testkit.Must(b, err)
@@ -72,9 +74,9 @@ func monotonic() time.Duration {
 // connect runs the connector until its standard input ends.
 func connect() error {
 	// A descriptor of a directory leads to the mounts of the namespace it was opened in.
-	sockets := make([]string, rebindContainers)
+	sockets, stateDir := make([]string, rebindContainers), os.Getenv(asConnector)
 	for i := range sockets {
-		fd, err := openInContainer(edit.ContainerDir("/run/jackfield", fmt.Sprint("c", i)))
+		fd, err := openInContainer(stateDir, edit.ContainerDir(stateDir, fmt.Sprint("c", i)))
 		if err != nil {
 			return fmt.Errorf("create a mount namespace: %w", err)
 		}
@@ -112,7 +114,7 @@ func connects(path string) bool {
 
 // openInContainer creates a mount namespace, mounts a staging directory there as in a container, and
 // opens the socket's directory. A thread keeps the namespace alive.
-func openInContainer(dir string) (int, error) {
+func openInContainer(stateDir, dir string) (int, error) {
 	type opened struct {
 		fd  int
 		err error
@@ -137,7 +139,7 @@ func openInContainer(dir string) (int, error) {
 		}
 		if err == nil {
 			// A container does not see the other containers' directories.
-			err = unix.Unmount("/run/jackfield/containers", unix.MNT_DETACH)
+			err = unix.Unmount(filepath.Join(stateDir, "containers"), unix.MNT_DETACH)
 		}
 		fd := -1
 		if err == nil {
