@@ -129,6 +129,48 @@ func TestCDIReplacesExistingThings(t *testing.T) {
 	}
 }
 
+// The OCI runtime makes device nodes after the mounts, and none that a bind mount covers.
+func TestBindMountHidesDevice(t *testing.T) {
+	bind := func(source, destination string, options ...string) Mount {
+		return Mount{Source: source, Destination: destination, Type: "bind", Options: options, Origin: cdi("mount")}
+	}
+	for name, tc := range map[string]struct {
+		mount   Mount
+		device  Device
+		visible bool
+	}{
+		"/dev of the host, renamed node":    {bind("/dev", "/dev"), Device{Path: "/dev/vf0", HostPath: "/dev/loop0"}, false},
+		"/dev of the host, the node itself": {bind("/dev", "/dev"), Device{Path: "/dev/vf0", HostPath: "/dev/vf0"}, true},
+		"/dev of the host, no host path":    {bind("/dev/", "/dev/"), Device{Path: "/dev/vf0"}, true},
+		"a directory of the host":           {bind("/dev/vfio", "/dev/vfio"), Device{Path: "/dev/vfio/13", HostPath: "/dev/vfio/13"}, true},
+		"a directory of the host, renamed":  {bind("/dev/vfio", "/dev/vfio"), Device{Path: "/dev/vfio/0", HostPath: "/dev/vfio/13"}, false},
+		"a volume at the node":              {bind("/volume", "/dev/vf0"), Device{Path: "/dev/vf0", HostPath: "/dev/vf0"}, false},
+		"a volume above the node":           {bind("/volume", "/dev/vfio"), Device{Path: "/dev/vfio/13", HostPath: "/dev/vfio/13"}, false},
+		"the node, mounted by hand":         {bind("/dev/loop0", "/dev/vf0"), Device{Path: "/dev/vf0", HostPath: "/dev/loop0"}, true},
+		"/run for /var/run":                 {bind("/volume", "/var/run/x"), Device{Path: "/run/x/d", HostPath: "/dev/d"}, false},
+		"rbind without a type":              {Mount{Source: "/dev", Destination: "/dev", Options: []string{"rbind"}}, Device{Path: "/dev/a", HostPath: "/dev/b"}, false},
+		"the tmpfs of the runtime":          {Mount{Source: "tmpfs", Destination: "/dev", Type: "tmpfs"}, Device{Path: "/dev/a", HostPath: "/dev/b"}, true},
+		"a mount beside the node":           {bind("/volume", "/dev/vf"), Device{Path: "/dev/vf0", HostPath: "/dev/x"}, true},
+	} {
+		tc.device.Type, tc.device.Origin = "c", cdi("device")
+		own := NewBuilder(Existing{Mounts: []Mount{tc.mount}}).Delta()
+		testkit.Must(t, own.AddDevice(&tc.device))
+		mountFirst := NewBuilder(Existing{})
+		testkit.Must(t, mountFirst.AddMount(&tc.mount))
+		ofEarlierMount := mountFirst.Delta()
+		testkit.Must(t, ofEarlierMount.AddDevice(&tc.device))
+		deviceFirst := NewBuilder(Existing{})
+		testkit.Must(t, deviceFirst.AddDevice(&tc.device))
+		ofLaterMount := deviceFirst.Delta()
+		testkit.Must(t, ofLaterMount.AddMount(&tc.mount))
+		for order, b := range map[string]*Builder{"mount of the container": own, "mount before": ofEarlierMount, "mount after": ofLaterMount} {
+			if err := b.HiddenDevice(); (err == nil) != tc.visible {
+				t.Errorf("%s, %s: %v", name, order, err)
+			}
+		}
+	}
+}
+
 // TestCDIReplacesRuntimeMounts checks mounts that the runtime makes into every container, such as /dev/shm.
 func TestCDIReplacesRuntimeMounts(t *testing.T) {
 	b := NewBuilder(Existing{

@@ -181,6 +181,11 @@ func (d *Device) sameNode(o *Device) bool {
 // key identifies the mount in a set. The mounts below /run and /var/run that name the same directory differ.
 func (m *Mount) key() string { return absolute(m.Destination) }
 
+// isBind reports whether the mount shows a file or directory of the host.
+func (m *Mount) isBind() bool {
+	return m.Type == "bind" || slices.Contains(m.Options, "bind") || slices.Contains(m.Options, "rbind")
+}
+
 func (m *Mount) sameMount(o *Mount) bool {
 	return m.Source == o.Source && m.Type == o.Type && slices.Equal(m.Options, o.Options)
 }

@@ -43,8 +43,17 @@ func EqualClean(a, b string) bool { return a == b || path.Clean(a) == path.Clean
 // IsUnder reports whether container path p is dir or lies below it, in the sense of
 // [SameContainerPath].
 func IsUnder(dir, p string) bool {
+	_, isUnder := below(dir, p)
+	return isUnder
+}
+
+// below returns the path of p relative to dir, if [IsUnder] is true: "" for dir itself.
+func below(dir, p string) (rel string, isUnder bool) {
 	dir, p = Clean(dir), Clean(p)
-	return dir == p || strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/")
+	if dir == p {
+		return "", true
+	}
+	return strings.CutPrefix(p, strings.TrimSuffix(dir, "/")+"/")
 }
 
 // Depth returns the number of slashes in a clean container path. Mounts are sorted by it.

@@ -5,11 +5,14 @@ package engine
 import (
 	"errors"
 	"os"
+	"strings"
 	"testing"
 
+	"github.com/containerd/errdefs"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/jackfield/jackfield/internal/base/testkit"
+	"github.com/jackfield/jackfield/internal/edit"
 	"github.com/jackfield/jackfield/pkg/cdi"
 )
 
@@ -34,5 +37,26 @@ func TestMissingCDIDeviceHasRemedies(t *testing.T) {
 		if diff := cmp.Diff([]string{devices}, remediesOf(none, true)); diff != "" {
 			t.Errorf("%s, short (-want +got):\n%s", name, diff)
 		}
+	}
+}
+
+// A container with a hostPath volume of /dev starts without the nodes that the runtime would make there, so it is refused.
+// An optional request is skipped, and the container starts.
+func TestVolumeThatHidesNodeRefusesContainer(t *testing.T) {
+	h := newHost(t, "enforce")
+	h.replaceRules(allowAll, nil)
+	h.write("/etc/cdi/renamed.json", `{"cdiVersion":"0.6.0","kind":"vendor.com/renamed","devices":[
+  {"name":"a","containerEdits":{"deviceNodes":[{"path":"/dev/vf0","hostPath":"/dev/a","type":"c","major":1,"minor":3}]}}]}`)
+	volume := edit.Mount{Source: "/dev", Destination: "/dev", Type: "bind", Options: []string{"rbind"}}
+	r := newRequest("vendor.com/renamed=a")
+	r.Have.Mounts = append(r.Have.Mounts, volume)
+	_, err := h.e.Resolve(t.Context(), r)
+	if !errdefs.IsConflict(err) || !strings.Contains(err.Error(), `"/dev/vf0"`) {
+		t.Errorf("resolved: %v", err)
+	}
+	r.Annotations["devices.jackfield.dev"] = `[{device: "vendor.com/renamed=a", optional: true}, {device: "vendor.com/net=a"}]`
+	plan := h.resolve(r)
+	if plan.Items[0].Outcome != Skipped || plan.Items[1].Outcome != Injected || len(plan.Set.Devices) != 1 {
+		t.Errorf("items %+v, devices %+v", plan.Items, plan.Set.Devices)
 	}
 }

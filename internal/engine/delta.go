@@ -25,6 +25,17 @@ func (d *delta) checkDeliverable(req *Request) error {
 	return req.CanDeliver(d.edits.Preview(), d.item.Request)
 }
 
+// checkVisible returns an error if a mount hides a device node that the container is to get.
+func (d *delta) checkVisible() error {
+	if d.edits.Changes() == 0 {
+		return nil
+	}
+	if err := d.edits.HiddenDevice(); err != nil {
+		return &RequestError{Request: d.item.Request, Err: err}
+	}
+	return nil
+}
+
 // addNotes adds remarks for the user.
 func (d *delta) addNotes(notes ...string) { d.item.Notes = append(d.item.Notes, notes...) }
 

@@ -72,6 +72,7 @@ func (p *draft) add(c candidate) {
 	err := c.resolve(d)
 	if err == nil {
 		p.in.raiseMemlockForEdits(d)
+		err = d.checkVisible()
 	}
 	if err == nil && optional {
 		err = d.checkDeliverable(p.in.req)
