@@ -74,6 +74,9 @@ func isInjectorKey(key string) bool {
 // most specific form of an annotation applies, like in [Parse]. Unlike device-injector, it rejects
 // unknown, duplicate and missing keys, and values of a wrong type. Every error is an *Error.
 func ParseInjector(annotations map[string]string, container string) (Injector, error) {
+	if err := checkName(annotations, container); err != nil {
+		return Injector{}, err
+	}
 	var in Injector
 	for _, kind := range []string{injectorDevices, injectorMounts, injectorCDI} {
 		key, value, ok := findInjector(annotations, kind, container)

@@ -3,6 +3,8 @@
 package annotation
 
 import (
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/jackfield/jackfield/internal/base/diag"
@@ -63,6 +65,21 @@ func scopes(container string) []string {
 		return all[1:]
 	}
 	return all
+}
+
+// checkName returns an error for an annotation of one container if the name of the container is unknown. CRI-O knows it
+// only by a label of the kubelet.
+func checkName(annotations map[string]string, container string) error {
+	if container != "" {
+		return nil
+	}
+	for _, key := range slices.Sorted(maps.Keys(annotations)) {
+		if ContainerOf(key) != "" {
+			return &Error{Key: key, Rule: "the runtime reports no name for this container, so the annotation may be for it; " +
+				"create the container with the label io.kubernetes.container.name, as the kubelet does, or use /pod in the key"}
+		}
+	}
+	return nil
 }
 
 // checkKeys returns an error for the first unknown key of Jackfield's domain, in sort order.

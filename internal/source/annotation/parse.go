@@ -11,6 +11,9 @@ func Parse(annotations map[string]string, container string) (Requests, error) {
 	if err := checkKeys(annotations); err != nil {
 		return Requests{}, err
 	}
+	if err := checkName(annotations, container); err != nil {
+		return Requests{}, err
+	}
 	var set deviceSet
 	if key, value, ok := findEffective(annotations, DevicesKey, container); ok {
 		if err := parseDevices(key, value, &set); err != nil {

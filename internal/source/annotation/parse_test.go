@@ -3,6 +3,7 @@
 package annotation
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -179,7 +180,7 @@ func TestEffectiveAnnotation(t *testing.T) {
 	}{
 		{all, "app", DevicesKey + "/container.app", "v/c=app", NetworksNone},
 		{all, "other", DevicesKey + "/pod", "v/c=pod2", NetworksAuto},
-		{all, "", DevicesKey + "/pod", "v/c=pod2", NetworksAuto},
+		{map[string]string{DevicesKey: "v/c=a"}, "", DevicesKey, "v/c=a", NetworksAuto},
 		{all, "off", "", "", NetworksAuto},
 		{without(DevicesKey + "/pod"), "other", DevicesKey, "v/c=pod1", NetworksAuto},
 		{without(DevicesKey+"/pod", DevicesKey), "other", "", "", NetworksAuto},
@@ -327,6 +328,22 @@ func TestNetworkIsSelectedByNameOrInterface(t *testing.T) {
 	} {
 		if got := tc.n.Selects("me", tc.network, tc.iface); got != tc.want {
 			t.Errorf("%+v on %s at %s: %v", tc.n, tc.network, tc.iface, got)
+		}
+	}
+}
+
+// A container whose name the runtime does not report may be the one that an annotation names. Each kind of key refuses it.
+func TestUnknownNameRefusesAnnotationOfContainer(t *testing.T) {
+	for _, key := range []string{DevicesKey, NetworksKey, "devices.nri.io", "mounts.noderesource.dev", "cdi-devices.noderesource.dev"} {
+		key += "/container.app"
+		annotations := map[string]string{key: "x", DevicesKey + "/pod": "v/c=a"}
+		_, err := Parse(annotations, "")
+		_, injectorErr := ParseInjector(annotations, "")
+		for _, err := range []error{err, injectorErr} {
+			var typed *Error
+			if !errors.As(err, &typed) || typed.Key != key || !strings.Contains(typed.Rule, "reports no name") {
+				t.Errorf("%s: %v", key, err)
+			}
 		}
 	}
 }
