@@ -52,10 +52,10 @@ func checkRequired(_ context.Context, n *node) (found findings) {
 	enable, required, tolerate := get(table.enable), get(table.required).List, get(table.tolerate).Value
 	file = cmp.Or(enable.File, file)
 	for _, key := range []string{other.enable, other.required, other.tolerate} {
-		if get(key).IsSet() {
+		if s := get(key); s.IsSet() {
 			found.add(Warning, "name it as "+table.runtime+" does: "+
 				strings.Join([]string{table.enable, table.required, table.tolerate}, ", "),
-				"%s has the key %s in [%s], which %s ignores", file, key, table.table, table.runtime)
+				"%s has the key %s in [%s], which %s ignores", s.Place(), key, table.table, table.runtime)
 		}
 	}
 	// The first reason why plugins are not required is the finding.
