@@ -18,7 +18,7 @@ func FuzzRecords(f *testing.F) {
 		f.Add([]byte(data), uint32(1000))
 	}
 	f.Fuzz(func(t *testing.T, data []byte, uid uint32) {
-		if s := decodeState(data); s.Socket != "" && (!path.IsAbs(s.Socket) || path.Clean(s.Socket) != s.Socket) {
+		if s, err := records("").Decode("f", data); err == nil && (!path.IsAbs(s.Socket) || path.Clean(s.Socket) != s.Socket) {
 			t.Errorf("%q is decoded to the record of socket %q", data, s.Socket)
 		}
 		fuzzACL(t, data, uid)

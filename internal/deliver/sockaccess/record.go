@@ -16,6 +16,7 @@ import (
 
 	"github.com/jackfield/jackfield/internal/edit"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
+	"github.com/jackfield/jackfield/internal/host/jsonstore"
 )
 
 // state is the state of the rights on one socket, as its record has it.
@@ -46,43 +47,53 @@ type holder struct {
 	User      edit.User         `json:"user"`
 }
 
-// decodeState decodes a record. An invalid record is empty.
-func decodeState(data []byte) state {
-	var s state
-	if json.Unmarshal(data, &s) != nil || hostfs.CheckPath(s.Socket) != nil || filepath.Clean(s.Socket) != s.Socket {
-		return state{}
+// records returns the records in a directory.
+func records(dir string) jsonstore.Store[state] {
+	// The limit is for a socket that all pods of a node share: it has a holder for each container.
+	return jsonstore.Store[state]{Dir: dir, MaxSize: 4 << 20, Check: func(_ string, s *state) error {
+		if filepath.Clean(s.Socket) != s.Socket {
+			return fmt.Errorf("socket: invalid value %q: must be a clean path", s.Socket)
+		}
+		return hostfs.CheckPath(s.Socket)
+	}}
+}
+
+// readState reads a record. A missing or damaged record is empty.
+func readState(records jsonstore.Store[state], file string) (state, error) {
+	s, err := records.Read(file)
+	if errors.Is(err, jsonstore.ErrDamaged) || s == nil && err == nil {
+		return state{}, nil
 	}
-	return s
+	if err != nil {
+		return state{}, fmt.Errorf("read the record of a socket's rights %q: %w", file, err)
+	}
+	return *s, nil
 }
 
 // record is the record of a socket, open and locked.
 type record struct {
 	state
-	path       string // as a path of this process
+	records    jsonstore.Store[state]
+	file       string // its name
 	lock       *os.File
-	onDisk     []byte // content of the file
+	before     []byte // the state in the file
 	isRecorded func(container string) bool
 }
 
 // write writes the record atomically if it has changed. A socket that was not changed has no record.
 func (r *record) write() error {
-	data, err := json.Marshal(&r.state)
-	if err != nil || bytes.Equal(data, r.onDisk) || r.onDisk == nil && len(r.Holders) == 0 {
+	now, err := json.Marshal(&r.state)
+	if err != nil || bytes.Equal(now, r.before) || r.before == nil && len(r.Holders) == 0 {
 		return err
 	}
-	if err := hostfs.ReplaceFile(r.path, data, 0o600); err != nil {
+	if err := r.records.Write(r.file, &r.state); err != nil {
 		return fmt.Errorf("record the socket's rights: %w", err)
 	}
-	r.onDisk = data
+	r.before = now
 	return nil
 }
 
-func (r *record) remove() error {
-	if err := os.Remove(r.path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	return nil
-}
+func (r *record) remove() error { return r.records.Remove(r.file) }
 
 func (r *record) addHolder(q Request, method edit.AccessMethod) {
 	if h := (holder{q.Container, method, *q.Access.User}); !slices.Contains(r.Holders, h) {

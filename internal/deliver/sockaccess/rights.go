@@ -5,6 +5,7 @@ package sockaccess
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -98,14 +99,15 @@ func (r *Rights) Revoke(sockets []edit.Socket, container string) error {
 
 // Sweep revokes the access that crashes left, for the containers of all adapters.
 func (r *Rights) Sweep() error {
-	files, err := fs.Glob(os.DirFS(r.host.Path(r.dir)), "*/*")
+	dir := r.host.Path(r.dir)
+	files, err := fs.Glob(os.DirFS(dir), "*/*")
 	errs := []error{err}
 	for _, file := range files {
 		if hostfs.IsUnfinished(filepath.Base(file)) {
 			errs = append(errs, r.removeUnfinished(filepath.Dir(file)))
 			continue
 		}
-		if s, _, err := r.readState(file); err != nil {
+		if s, err := readState(records(filepath.Join(dir, filepath.Dir(file))), filepath.Base(file)); err != nil {
 			errs = append(errs, err)
 		} else if s.Socket != "" {
 			errs = append(errs, r.revoke(s.Socket, ""))
@@ -180,13 +182,16 @@ func (r *Rights) openRecord(socket string) (*record, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, onDisk, err := r.readState(name)
+	rec := &record{records: records(hostfs.DescriptorPath(int(lock.Fd()))), file: filepath.Base(name), lock: lock,
+		isRecorded: r.isRecorded}
+	if rec.state, err = readState(rec.records, rec.file); err == nil && rec.Socket != "" {
+		rec.before, err = json.Marshal(&rec.state)
+	}
 	if err != nil {
 		lock.Close()
 		return nil, err
 	}
-	path := r.host.Path(filepath.Join(r.dir, name))
-	return &record{state: s, path: path, lock: lock, onDisk: onDisk, isRecorded: r.isRecorded}, nil
+	return rec, nil
 }
 
 // lockDir locks a directory of records. Missing directories are created, and stay.
@@ -201,13 +206,4 @@ func (r *Rights) lockDir(digit string) (*os.File, error) {
 		return nil, &os.PathError{Op: "lock", Path: dir, Err: err}
 	}
 	return lock, nil
-}
-
-// maxRecord limits a record, in bytes. A socket that all pods of a node share has a holder for each container.
-const maxRecord = 4 << 20
-
-// readState reads the record with a name. A missing or damaged record is empty.
-func (r *Rights) readState(name string) (s state, onDisk []byte, err error) {
-	onDisk, err = r.host.ReadFile(filepath.Join(r.dir, name), maxRecord)
-	return decodeState(onDisk), onDisk, hostfs.IgnoreNotFound(err)
 }

@@ -3,7 +3,7 @@
 package sockdir
 
 import (
-	"encoding/json"
+	"fmt"
 	"slices"
 
 	"github.com/jackfield/jackfield/internal/host/hostfs"
@@ -51,18 +51,15 @@ type parentDir struct {
 	Identity *hostfs.FileID `json:"identity,omitempty"` // nil before it is created
 }
 
-// decodeClaim decodes the claim of a directory or a socket. It returns false for a damaged claim.
-func decodeClaim(path string, data []byte) (claim, bool) {
-	var c claim
-	if json.Unmarshal(data, &c) != nil {
-		return claim{}, false
-	}
+// checkClaim checks that the parents of a claim lie above its directory.
+func checkClaim(file string, c *claim) error {
+	path, _ := pathOfFile(file)
 	for _, p := range c.Parents {
 		if !isClean(p.Path) || p.Path == path || !within(p.Path, path) {
-			return claim{}, false
+			return fmt.Errorf("parents: invalid value %q: must be a directory above %q", p.Path, path)
 		}
 	}
-	return c, true
+	return nil
 }
 
 // isCreated reports whether a directory was created for the sandbox: it is the directory itself, or the root of the

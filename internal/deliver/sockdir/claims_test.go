@@ -3,11 +3,11 @@
 package sockdir
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,6 +17,7 @@ import (
 
 	"github.com/jackfield/jackfield/internal/base/testkit"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
+	"github.com/jackfield/jackfield/internal/host/jsonstore"
 )
 
 func newDir(t testing.TB) *Dirs {
@@ -231,9 +232,9 @@ func FuzzClaims(f *testing.F) {
 		if path, isSocket := pathOfFile(nameOfSocket("/" + text)); !isSocket || path != filepath.Clean("/"+text) {
 			t.Errorf("socket %q is %q", text, path)
 		}
-		c, whole := decodeClaim("/run/vsw/a/b", []byte(text))
-		if !whole && !reflect.DeepEqual(c, claim{}) {
-			t.Errorf("damaged claim %q is decoded to %+v", text, c)
+		c, err := claimsIn("").Decode(nameOfDirectory("/run/vsw/a/b"), []byte(text))
+		if err != nil {
+			return
 		}
 		for _, p := range c.Parents {
 			if filepath.Clean(p.Path) != p.Path || !strings.HasPrefix("/run/vsw/a/b", p.Path+"/") {
@@ -258,5 +259,15 @@ func TestClaimsFollowNoSymlink(t *testing.T) {
 	}
 	if _, err := d.Claim("/run/vsw/b", h, false); !errdefs.IsPermissionDenied(err) {
 		t.Errorf("a claim is written through a symlink: %v", err)
+	}
+}
+
+// A claim names directories that are removed with it, so it must not lead elsewhere.
+func TestClaimWithForeignParentsIsDamaged(t *testing.T) {
+	for _, parent := range []string{"/etc", "/run/vsw/a/../a", "/run/vsw/a/b", "run", "/run/vsw/ab"} {
+		text := []byte(`{"parents":[{"path":"` + parent + `"}]}`)
+		if c, err := claimsIn("").Decode(nameOfDirectory("/run/vsw/a/b"), text); !errors.Is(err, jsonstore.ErrDamaged) {
+			t.Errorf("%s: %+v, %v", parent, c, err)
+		}
 	}
 }

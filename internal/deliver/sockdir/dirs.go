@@ -15,6 +15,7 @@ import (
 
 	"github.com/jackfield/jackfield/internal/edit"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
+	"github.com/jackfield/jackfield/internal/host/jsonstore"
 	"github.com/jackfield/jackfield/internal/host/trust"
 )
 
@@ -305,12 +306,12 @@ func (d *Dirs) listHeld(h Holder) (held []namedClaim, damaged []string, err erro
 		return nil, nil, err
 	}
 	for _, name := range names {
-		c, whole, err := open.readWhole(name)
+		c, err := open.readWhole(name)
 		switch {
+		case errors.Is(err, jsonstore.ErrDamaged):
+			damaged = append(damaged, name)
 		case err != nil:
 			return nil, nil, err
-		case !whole:
-			damaged = append(damaged, name)
 		case slices.Contains(c.Holders, h):
 			held = append(held, namedClaim{name, c})
 		}

@@ -3,7 +3,6 @@
 package sockdir
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -15,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/internal/host/hostfs"
+	"github.com/jackfield/jackfield/internal/host/jsonstore"
 	"github.com/jackfield/jackfield/internal/host/trust"
 )
 
@@ -33,7 +33,7 @@ func (s *store) open() (*openStore, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read holders of socket directories %q: %w", s.dir, err)
 	}
-	return &openStore{f, s.dir}, nil
+	return newOpenStore(f, s.dir), nil
 }
 
 // lock opens the directory and locks the claims for this caller, until it closes the directory. Without create, a
@@ -50,14 +50,25 @@ func (s *store) lock(create bool) (*openStore, error) {
 		f.Close()
 		return nil, fmt.Errorf("lock holders of socket directories %q: %w", s.dir, os.NewSyscallError("flock", err))
 	}
-	return &openStore{f, s.dir}, nil
+	return newOpenStore(f, s.dir), nil
 }
 
 // openStore is the directory of claims, open and checked: nobody else can write claims in it. A nil openStore is a
 // missing directory, which has no claims.
 type openStore struct {
-	*os.File
-	dir string // as a path of this process
+	jsonstore.Store[claim]
+	file *os.File
+	dir  string // as a path of this process
+}
+
+func newOpenStore(f *os.File, dir string) *openStore {
+	return &openStore{Store: claimsIn(hostfs.DescriptorPath(int(f.Fd()))), file: f, dir: dir}
+}
+
+// claimsIn returns the claims in a directory.
+func claimsIn(dir string) jsonstore.Store[claim] {
+	// The limit is for a socket that all pods of a node share: it has as many holders.
+	return jsonstore.Store[claim]{Dir: dir, MaxSize: 4 << 20, Check: checkClaim}
 }
 
 // Close closes the directory, which unlocks the claims.
@@ -65,7 +76,7 @@ func (s *openStore) Close() error {
 	if s == nil {
 		return nil
 	}
-	return s.File.Close()
+	return s.file.Close()
 }
 
 // list lists the names of the claims.
@@ -73,7 +84,7 @@ func (s *openStore) list() ([]string, error) {
 	if s == nil {
 		return nil, nil
 	}
-	names, err := s.Readdirnames(-1)
+	names, err := s.Files()
 	if err != nil {
 		return nil, err
 	}
@@ -83,39 +94,33 @@ func (s *openStore) list() ([]string, error) {
 	}), nil
 }
 
-// maxClaim limits a claim, in bytes. A socket that all pods of a node share has as many holders.
-const maxClaim = 4 << 20
-
 // read reads a claim. A missing claim, and a damaged one, has no holders.
 func (s *openStore) read(name string) (claim, error) {
-	c, _, err := s.readWhole(name)
+	c, err := s.readWhole(name)
+	if errors.Is(err, jsonstore.ErrDamaged) {
+		return claim{}, nil
+	}
 	return c, err
 }
 
-// readWhole is read. It also reports whether the claim is not damaged.
-func (s *openStore) readWhole(name string) (c claim, whole bool, err error) {
+// readWhole is read. A damaged claim is [jsonstore.ErrDamaged].
+func (s *openStore) readWhole(name string) (claim, error) {
 	if s == nil {
-		return claim{}, true, nil
+		return claim{}, nil
 	}
-	data, err := hostfs.ReadFileAt(int(s.Fd()), name, maxClaim)
-	if errdefs.IsNotFound(err) {
-		return claim{}, true, nil
-	}
+	c, err := s.Store.Read(name)
 	if err != nil {
-		return claim{}, true, fmt.Errorf("read holder: %w", &os.PathError{Op: "read", Path: s.path(name), Err: err})
+		return claim{}, fmt.Errorf("read holder: %w", &os.PathError{Op: "read", Path: s.path(name), Err: err})
 	}
-	path, _ := pathOfFile(name)
-	c, whole = decodeClaim(path, data)
-	return c, whole, nil
+	if c == nil {
+		return claim{}, nil
+	}
+	return *c, nil
 }
 
 // write replaces a claim atomically. The lock is held.
 func (s *openStore) write(name string, c *claim) error {
-	data, err := json.Marshal(c)
-	if err != nil {
-		return err
-	}
-	if err := hostfs.ReplaceFile(s.path(name), data, 0o600); err != nil {
+	if err := s.Store.Write(name, c); err != nil {
 		return fmt.Errorf("write holder %q: %w", s.path(name), err)
 	}
 	return nil
@@ -132,9 +137,7 @@ func (s *openStore) release(name string, isGone func(Holder) bool) error {
 	c.Holders = slices.DeleteFunc(c.Holders, isGone)
 	switch {
 	case len(c.Holders) == 0:
-		if err = os.Remove(s.path(name)); errors.Is(err, os.ErrNotExist) {
-			err = nil
-		}
+		err = s.Remove(name)
 	case len(c.Holders) < before:
 		err = s.write(name, &c)
 	}

@@ -40,7 +40,7 @@ func FuzzRecord(f *testing.F) {
 		if key.FileName() != file {
 			t.Errorf("name %q is %+v", file, key)
 		}
-		r, err := parse(key, data)
+		r, err := (&Store{}).records().Decode(file, data)
 		if (r == nil) == (err == nil) {
 			t.Fatalf("both or neither of %+v, %v", r, err)
 		}
@@ -61,7 +61,7 @@ func FuzzRecord(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, err := parse(key, text)
+		again, err := (&Store{}).records().Decode(file, text)
 		if err != nil {
 			t.Fatalf("%s is written as %s: %v", data, text, err)
 		}

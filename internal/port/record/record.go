@@ -5,6 +5,7 @@ package record
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -104,8 +105,7 @@ func checkIPAM(i *IPAM) error {
 		return nil
 	}
 	if name.CheckFile(i.Type) != nil || i.Path == "" {
-		return fmt.Errorf("ipam: invalid plugin %s in %s: %w", diag.Quote(i.Type), diag.Quote(i.Path),
-			errdefs.ErrInvalidArgument)
+		return fmt.Errorf("ipam: invalid plugin %s in %s", diag.Quote(i.Type), diag.Quote(i.Path))
 	}
 	return nil
 }
@@ -127,18 +127,13 @@ func parseFileName(name string) (key Key, ok bool) {
 	return Key{Network: parts[0], ContainerID: parts[1], Interface: parts[2]}, true
 }
 
-// parse parses the record of an attachment. A record that no ADD can have written is
-// errdefs.ErrInvalidArgument.
-func parse(key Key, data []byte) (*Record, error) {
-	r := &Record{}
-	if err := json.Unmarshal(data, r); err != nil {
-		return nil, fmt.Errorf("%s: %w", diag.Excerpt(err.Error(), diag.MaxExcerpt), errdefs.ErrInvalidArgument)
-	}
-	if r.Key != key {
-		return nil, fmt.Errorf("it is the record of %s: %w", diag.Quote(r.FileName()), errdefs.ErrInvalidArgument)
+// check rejects a record that no ADD can have written to the file of the given name.
+func check(file string, r *Record) error {
+	if r.FileName() != file {
+		return fmt.Errorf("it is the record of %s", diag.Quote(r.FileName()))
 	}
 	if r.Info == nil {
-		return nil, fmt.Errorf("deviceInfo: missing: %w", errdefs.ErrInvalidArgument)
+		return errors.New("deviceInfo: missing")
 	}
 	for _, f := range []struct {
 		key, value string
@@ -157,13 +152,10 @@ func parse(key Key, data []byte) (*Record, error) {
 			continue
 		}
 		if f.check(f.value) != nil {
-			return nil, fmt.Errorf("%s: invalid value %s: %w", f.key, diag.Quote(f.value), errdefs.ErrInvalidArgument)
+			return fmt.Errorf("%s: invalid value %s", f.key, diag.Quote(f.value))
 		}
 	}
-	if err := cmp.Or(checkPort(r), checkIPAM(r.IPAM)); err != nil {
-		return nil, err
-	}
-	return r, nil
+	return cmp.Or(checkPort(r), checkIPAM(r.IPAM))
 }
 
 // checkPort checks that the port belongs to the attachment, so that a forged record cannot refer to
@@ -173,12 +165,12 @@ func checkPort(r *Record) error {
 		return nil
 	}
 	if r.Switch == "" || r.Port == nil {
-		return fmt.Errorf("vswitch and port: only one of them is given: %w", errdefs.ErrInvalidArgument)
+		return errors.New("vswitch and port: only one of them is given")
 	}
 	if o := r.Port.Owner; o.ContainerID != r.ContainerID || o.Interface != r.Interface ||
 		r.Port.Name != vswitch.PortName(o) {
-		return fmt.Errorf("port: %s of container %s, interface %s: must be the port of this attachment: %w",
-			diag.Quote(r.Port.Name), diag.Quote(o.ContainerID), diag.Quote(o.Interface), errdefs.ErrInvalidArgument)
+		return fmt.Errorf("port: %s of container %s, interface %s: must be the port of this attachment",
+			diag.Quote(r.Port.Name), diag.Quote(o.ContainerID), diag.Quote(o.Interface))
 	}
 	return nil
 }

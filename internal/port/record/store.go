@@ -17,15 +17,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/internal/host/hostfs"
+	"github.com/jackfield/jackfield/internal/host/jsonstore"
 	"github.com/jackfield/jackfield/internal/host/trust"
 )
 
-const (
-	maxRecord  = 256 << 10
-	maxRecords = 1 << 16
-	// partSuffix ends the name of an unfinished record.
-	partSuffix = ".new"
-)
+// partSuffix ends the name of an unfinished record.
+const partSuffix = ".new"
 
 // Store is the directory of the records.
 type Store struct {
@@ -60,6 +57,11 @@ func (s *Store) Close() error { return s.f.Close() }
 
 func (s *Store) fd() int { return int(s.f.Fd()) }
 
+// records returns the records of the open directory.
+func (s *Store) records() jsonstore.Store[Record] {
+	return jsonstore.Store[Record]{Dir: hostfs.DescriptorPath(s.fd()), MaxSize: 256 << 10, Check: check}
+}
+
 func (s *Store) wrap(verb, name string, err error) error {
 	return fmt.Errorf("%s record %q: %w", verb, path.Join(s.dir, name), err)
 }
@@ -76,10 +78,7 @@ func (s *Store) UnfinishedKeys() ([]Key, error) {
 }
 
 func (s *Store) list(parseName func(string) (Key, bool)) ([]Key, error) {
-	if _, err := s.f.Seek(0, 0); err != nil {
-		return nil, s.wrap("list", "", err)
-	}
-	names, err := hostfs.ReadNames(s.f, maxRecords)
+	names, err := s.records().Files()
 	if err != nil {
 		return nil, s.wrap("list", "", err)
 	}
@@ -154,14 +153,7 @@ func partName(k Key) string { return "." + k.FileName() + partSuffix }
 // Read returns the record of an attachment, or nil. An unreadable record, after a disk fault or a change by
 // another program, is errdefs.ErrInvalidArgument.
 func (s *Store) Read(k Key) (*Record, error) {
-	data, err := hostfs.ReadFileAt(s.fd(), k.FileName(), maxRecord)
-	if errdefs.IsNotFound(err) {
-		return nil, nil
-	}
-	var r *Record
-	if err == nil {
-		r, err = parse(k, data)
-	}
+	r, err := s.records().Read(k.FileName())
 	if err != nil {
 		return nil, s.wrap("read", k.FileName(), err)
 	}

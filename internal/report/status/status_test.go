@@ -80,7 +80,7 @@ func TestRecordsIgnoreForeignFilesAndInvalidIDs(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{"containerID":"a","requests":[{"request":"r"}],"edits":[{"what":"w"}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if c, err := parseRecord(data, "a"); err == nil && c.ContainerID != "a" {
+		if c, err := store("").Decode("a", data); err == nil && c.ContainerID != "a" {
 			t.Error("the record of another container was accepted")
 		}
 	})
