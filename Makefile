@@ -18,7 +18,7 @@ SYSTEM := -count=1 -timeout 90m
 # How long each fuzz target runs under `make fuzz`. `make test` in CI only shows that each still works.
 FUZZTIME ?= 5s
 
-.PHONY: help build image release man test unit e2e dpdk kube fuzz bench lint figures vulncheck reports signed-off demo recording screenshot cluster cluster-down install install-nri-plugin install-crio-hook uninstall clean
+.PHONY: help build image release man test unit e2e dpdk kube fuzz bench lint figures vulncheck reports signed-off demo recording screenshot cluster cluster-down vm install install-nri-plugin install-crio-hook uninstall clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST)
@@ -37,7 +37,7 @@ man: ## the manual pages in docs/man, after commands, flags or their documentati
 
 test: lint unit ## lint, unit and e2e; with CI=true every test
 ifeq ($(CI),true)
-	cd test && $(GO) test $(SYSTEM) -p 2 $$($(GO) list ./e2e/... ./kube ./cluster/... | grep -v -e /e2e/dpdk -e /e2e/grout)
+	cd test && $(GO) test $(SYSTEM) -p 2 $$($(GO) list ./e2e/... ./vm/... ./kube ./cluster/... | grep -v -e /e2e/dpdk -e /e2e/grout)
 	cd test/release && $(GO) test $(SYSTEM) ./kube
 	@$(MAKE) --no-print-directory dpdk
 	@$(MAKE) --no-print-directory fuzz FUZZTIME=1s
@@ -48,14 +48,14 @@ endif
 unit: ## the tests of the packages and of everything in test/ but those of e2e, dpdk and kube
 	$(GO) test $(UNIT) $(RACE) $$($(GO) list ./... | grep -v /deploy/image)
 	$(GO) test $(UNIT) ./deploy/image # one goroutine, which compresses for a minute under the race detector
-	cd test && $(GO) test $(UNIT) $(RACE) $$($(GO) list ./... | grep -v -e /test/e2e -e /test/kube -e /test/cluster/ $(UNRACED))
+	cd test && $(GO) test $(UNIT) $(RACE) $$($(GO) list ./... | grep -v -e /test/e2e -e /test/vm -e /test/kube -e /test/cluster/ $(UNRACED))
 	cd test && $(GO) test $(UNIT) $$($(GO) list ./... | grep $(UNRACED))
 	cd test/charts && $(GO) test $(UNIT) ./...
 	cd test/admission && $(GO) test $(UNIT) ./...
 	cd test/release && $(GO) test $(UNIT) $$($(GO) list ./... | grep -v /test/release/kube)
 
-e2e: ## the tests on containerd and Podman (root)
-	cd test && $(GO) test $(SYSTEM) -p 2 $$($(GO) list ./e2e/... | grep -v -e /e2e/dpdk -e /e2e/grout)
+e2e: ## the tests on containerd and Podman, and in a machine with SR-IOV (root)
+	cd test && $(GO) test $(SYSTEM) -p 2 $$($(GO) list ./e2e/... ./vm/... | grep -v -e /e2e/dpdk -e /e2e/grout)
 	@cd test && $(GO) run ./e2e/skipped
 
 # One package after the other, because switches that poll keep the processors busy.
@@ -122,6 +122,10 @@ cluster: ## run a Kubernetes node with Jackfield and sample pods, until Ctrl-C (
 
 cluster-down: ## end the cluster of make cluster
 	@cd test && $(GO) run ./cluster/up down
+
+# The first run downloads a kernel and builds modules for it, which takes some minutes.
+vm: ## run a shell in a machine with SR-IOV, VFIO, vDPA and a pod that has a VF; "exit" ends it (root)
+	@cd test && $(GO) run ./vm/shell
 
 # make install DESTDIR=... PREFIX=/usr; deploy/install/install.sh has the other paths.
 INSTALL_PATHS := $(foreach v,DESTDIR PREFIX SYSCONFDIR UNITDIR CNIBINDIR NETAVARKDIR NRIPLUGINDIR NRICONFDIR,$(if $($(v)),$(v)='$($(v))')) BIN='$(BIN)'

@@ -59,36 +59,11 @@ func (p Programs) Build(ctx context.Context, cache string, logf func(string, ...
 	}
 	version = string(found[1])
 	key := sha256.Sum256(append(append(mod, sums...), p.Tags...))
-	cache = filepath.Join(cache, p.Name)
-	dir = filepath.Join(cache, fmt.Sprintf("%s-%x", version, key[:6]))
-	if _, err := os.Stat(dir); err == nil {
-		return dir, version, nil
-	}
-	if err := os.MkdirAll(cache, 0o755); err != nil {
-		return "", "", err
-	}
-	// Tests of several packages run at the same time. Without a lock, each would build.
-	unlock, err := lock(ctx, filepath.Join(cache, ".lock"), logf)
-	if err != nil {
-		return "", "", err
-	}
-	defer unlock()
-	if _, err := os.Stat(dir); err == nil {
-		return dir, version, nil
-	}
-	logf("building %s %s from source, once", p.Name, version)
-	tmp, err := os.MkdirTemp(cache, ".new-")
-	if err != nil {
-		return "", "", err
-	}
-	defer os.RemoveAll(tmp)
-	if err := p.build(ctx, tmp, version, logf); err != nil {
-		return "", "", err
-	}
-	if err := os.Chmod(tmp, 0o755); err != nil {
-		return "", "", err
-	}
-	return dir, version, os.Rename(tmp, dir)
+	dir = filepath.Join(cache, p.Name, fmt.Sprintf("%s-%x", version, key[:6]))
+	return dir, version, Once(ctx, dir, logf, func(tmp string) error {
+		logf("building %s %s from source, once", p.Name, version)
+		return p.build(ctx, tmp, version, logf)
+	})
 }
 
 func (p Programs) build(ctx context.Context, dir, version string, logf func(string, ...any)) error {

@@ -203,3 +203,7 @@ func Possible() error {
 	}
 	return cgroupsUsable()
 }
+
+// InsideEnv returns the variable with which a program that runs in a machine of its own is inside. The machine takes the
+// jail's place, and cgroup is the cgroup of its pods.
+func InsideEnv(cgroup string) string { return stageEnv + "=" + stageInside + " " + cgroup }

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package vm
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/containerd/errdefs"
+
+	"github.com/jackfield/jackfield/test/parts"
+)
+
+// backports has the kernel, QEMU, and what belongs to them. Everything else comes from the release.
+const backports = "bookworm-backports"
+
+func packages(suite, names string) []parts.Package {
+	var pkgs []parts.Package
+	for _, name := range strings.Fields(names) {
+		pkgs = append(pkgs, parts.Package{Suite: suite, Name: name})
+	}
+	return pkgs
+}
+
+// emulatorPackages are QEMU with its firmware and the libraries that it needs beside the C library. SeaBIOS is older
+// than the one of backports: QEMU 10.0 loses the upper half of addresses that the newer one assigns to virtual
+// functions.
+func emulatorPackages() []parts.Package {
+	return append(packages(backports, "qemu-system-x86 qemu-system-data"), packages("bookworm", `seabios ipxe-qemu
+		libaio1 libbpf1 libcapstone4 libdaxctl1 libelf1 libfdt1 libffi8 libfuse3-3 libglib2.0-0 libgmp10 libgnutls30 libhogweed6
+		libibverbs1 libidn2-0 libjpeg62-turbo libkeyutils1 libkmod2 libndctl6 libnettle8 libnl-3-200 libnl-route-3-200
+		libnuma1 libp11-kit0 libpcre2-8-0 libpixman-1-0 libpmem1 libpng16-16 librdmacm1 libsasl2-2 libseccomp2 libslirp0
+		libtasn1-6 libudev1 libunistring2 liburing2 libvdeplug2 libzstd1 zlib1g`)...)
+}
+
+// userlandPackages are the programs in the machine and the libraries that they need.
+func userlandPackages() []parts.Package {
+	pkgs := append(parts.DPDK(), parts.Crun()...)
+	pkgs = append(pkgs, parts.Busybox(), parts.CNIPlugins(), parts.Runc(),
+		parts.Package{Suite: "bookworm", Name: "librte-net-e1000-23", Version: "22.11."})
+	return append(pkgs, packages("bookworm", `apparmor bash dash ibverbs-utils iproute2 libbpf1 libkmod2 libmnl0 libpci3
+		libseccomp2 libssl3 libtinfo6 libudev1 pciutils`)...)
+}
+
+// kernelPackages are the kernel and what its missing modules are built from.
+type kernelPackages struct {
+	Version                                string // as uname -r prints it
+	Image, Headers, Common, Kbuild, Source parts.Unpacked
+}
+
+// fetchKernel fetches the current kernel of the suite, or the kernel in the cache.
+func fetchKernel(ctx context.Context, store *parts.Store) (*kernelPackages, error) {
+	// The package depends on that of the current version, and contains only a link that names it.
+	const meta = "linux-image-amd64"
+	current, err := store.Get(ctx, parts.Package{Suite: backports, Name: meta})
+	if err != nil {
+		return nil, err
+	}
+	image, err := os.Readlink(current.Path("usr/share/doc/" + meta))
+	if err != nil {
+		return nil, fmt.Errorf("find the version of the kernel: %w", err)
+	}
+	image = filepath.Base(image)
+	found := regexp.MustCompile(`^linux-image-((\d+\.\d+)\..*)-amd64$`).FindStringSubmatch(image)
+	if found == nil {
+		return nil, fmt.Errorf("package %s refers to %q, which is no kernel: %w", meta, image, errdefs.ErrNotFound)
+	}
+	version, series := found[1], found[2]
+	got, err := store.Ensure(ctx, packages(backports, strings.Join([]string{image, "linux-headers-" + version + "-amd64",
+		"linux-headers-" + version + "-common", "linux-kbuild-" + version, "linux-source-" + series}, " "))...)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range got {
+		if p.FullVersion != got[0].FullVersion {
+			return nil, fmt.Errorf("package %s has version %s and the kernel %s; remove both from the cache: %w",
+				p.Name, p.FullVersion, got[0].FullVersion, errdefs.ErrFailedPrecondition)
+		}
+	}
+	return &kernelPackages{Version: version + "-amd64", Image: got[0], Headers: got[1], Common: got[2], Kbuild: got[3], Source: got[4]}, nil
+}
