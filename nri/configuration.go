@@ -128,7 +128,7 @@ func (c *configuration) apply(cfg *config.Config) error {
 	engine, err := engine.New(c.host, cfg, engine.Options{
 		SpecDirs: c.opts.SpecDirs, ConfigName: c.opts.ConfigName, Ledger: c.ledger, Hooks: hooks.Hooks,
 		FindSocketDir: staging.SocketDirFinder(c.host, cfg.StateDir, ""), Staged: c.state.isStaged,
-		Kubelet: kubelet.QueryPod, CheckResponsive: c.dirs.Check})
+		Kubelet: kubelet.QueryPod, Pods: kubelet.QueryPodObject, CheckResponsive: c.dirs.Check})
 	if err != nil {
 		if old != nil {
 			c.dirs.Replace(old.cfg.Directories(c.opts.SpecDirs))

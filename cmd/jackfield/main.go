@@ -29,7 +29,7 @@ func run() int {
 
 func runHook(ctx context.Context, args []string) int {
 	err := hook.Run(ctx, args, hook.Env{Stdin: os.Stdin, Stdout: os.Stdout, Self: hookProgram,
-		Kubelet: kubelet.QueryPod})
+		Kubelet: kubelet.QueryPod, Pods: kubelet.QueryPodObject})
 	if err != nil {
 		hook.PrintError(err)
 	}

@@ -113,6 +113,8 @@ type DeviceInfo struct {
 type Kubelet struct {
 	// PodResourcesSocket is the socket of the Pod Resources API.
 	PodResourcesSocket string
+	// PodsSocket is the socket of the Pods API, which kubelets from 1.37 serve. Nothing depends on it.
+	PodsSocket string
 	// PluginsDir holds the data directories of the kubelet's plugins, where DRA drivers write the
 	// metadata of claimed devices.
 	PluginsDir string
@@ -193,6 +195,7 @@ func Default() *Config {
 			DPDir:  "/var/run/k8s.cni.cncf.io/devinfo/dp",
 		},
 		Kubelet: Kubelet{PodResourcesSocket: "/var/lib/kubelet/pod-resources/kubelet.sock",
+			PodsSocket: "/var/lib/kubelet/pods-api/pods-api.sock",
 			PluginsDir: "/var/lib/kubelet/plugins"},
 		Hook:     Hook{Undeliverable: UndeliverableError},
 		CNI:      defaultCNI(),

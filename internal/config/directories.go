@@ -40,6 +40,9 @@ func (c *Config) Directories(specDirs []string) []dircheck.Directory {
 	if s := c.Kubelet.PodResourcesSocket; s != "" {
 		add("the kubelet's socket", path.Dir(s))
 	}
+	if s := c.Kubelet.PodsSocket; s != "" {
+		add("the kubelet's Pods API", path.Dir(s))
+	}
 	add("the kubelet's plugins", c.Kubelet.PluginsDir)
 	if f := c.AuditLog.File; f != "" {
 		add("audit file", path.Dir(f))

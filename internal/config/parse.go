@@ -92,6 +92,7 @@ func (d decoder) members(c *Config) []schema.Member {
 		)),
 		schema.Key("kubelet", d.Section(
 			schema.Key("podResourcesSocket", d.Text(&c.Kubelet.PodResourcesSocket, absolute)),
+			schema.Key("podsSocket", d.Text(&c.Kubelet.PodsSocket, absolute)),
 			schema.Key("pluginsDir", d.Text(&c.Kubelet.PluginsDir, absolute)),
 			schema.Key("required", d.Boolean(&c.Kubelet.Required)),
 		)),

@@ -32,7 +32,7 @@ sockets:
   access: group
 deviceInfo: {cniDir: /a/cni, dpDir: /a/dp}
 multus: {cacheDir: /a/multus}
-kubelet: {podResourcesSocket: /a/kubelet.sock, pluginsDir: /a/plugins, required: true}
+kubelet: {podResourcesSocket: /a/kubelet.sock, podsSocket: /a/pods.sock, pluginsDir: /a/plugins, required: true}
 stateDir: /run/jf
 dialects:
   - match: {resource: "example.com/vhost-*"}
@@ -64,7 +64,7 @@ func TestParseReadsEveryKey(t *testing.T) {
 	want.Sockets = Sockets{Roots: []string{"/var/run/jackfield/sockets", "/var/run/vsw"}, Access: "group", Staging: "auto"}
 	want.DeviceInfo = DeviceInfo{CNIDir: "/a/cni", DPDir: "/a/dp"}
 	want.Multus.CacheDir = "/a/multus"
-	want.Kubelet = Kubelet{PodResourcesSocket: "/a/kubelet.sock", PluginsDir: "/a/plugins", Required: true}
+	want.Kubelet = Kubelet{PodResourcesSocket: "/a/kubelet.sock", PodsSocket: "/a/pods.sock", PluginsDir: "/a/plugins", Required: true}
 	want.StateDir = "/run/jf"
 	want.Dialects = []Dialect{
 		{Match: DialectMatch{Resource: "example.com/vhost-*"}, Use: "virtio-device-plugin"},

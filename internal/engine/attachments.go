@@ -220,6 +220,9 @@ func newAttachmentItem(a *attachment.Attachment) Item {
 	item := Item{Kind: KindNetwork, Name: a.Network, Interface: a.IfName, File: a.File, Notes: slices.Clone(a.Notes)}
 	// The request names the most specific of claim, interface, network and resource.
 	switch {
+	case a.Network == "" && a.Claimed != nil && a.Resource != "": // an extended resource of a DRA driver
+		item.Kind, item.Name, item.Device = KindResource, a.Resource, a.Claimed.Device
+		item.Request = fmt.Sprintf("resource %q device %q", a.Resource, item.Device)
 	case a.Network == "" && a.Claimed != nil:
 		item.Kind, item.Name, item.Device = KindClaim, a.Claimed.Name(), a.Claimed.Device
 		item.Request = fmt.Sprintf("claim %q device %q", item.Name, item.Device)

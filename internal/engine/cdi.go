@@ -113,7 +113,7 @@ func resolveCDI(in *inputs, d *delta, name string) error {
 // lookupError returns the error for a device that the registry does not return. It checks policy first, so that
 // tenants cannot probe for devices of the node.
 func lookupError(in *inputs, name string, err error) error {
-	_, refused := in.policy.CDI(in.subject, name)
+	_, refused := in.policy.CDI(in.subject(), name)
 	var refusal *policy.RefusedError
 	switch {
 	case refused == nil:
@@ -134,7 +134,7 @@ const noteNetDevices = "an OCI runtime that does not know netDevices (runc befor
 
 // addCDIDevice adds the edits of one CDI device.
 func addCDIDevice(in *inputs, d *delta, device *cdi.Device) error {
-	grant, err := in.policy.CDI(in.subject, device.Name)
+	grant, err := in.policy.CDI(in.subject(), device.Name)
 	if err != nil {
 		return err
 	}

@@ -51,7 +51,7 @@ func addInjectorRequests(in *inputs, add func(candidate)) error {
 // resolveInjectorNode adds a device node of the host, looked up at its path. The numbers in
 // the annotation must agree with it.
 func resolveInjectorNode(in *inputs, d *delta, n *annotation.InjectorNode) error {
-	grant, err := in.policy.Device(in.subject, n.Path)
+	grant, err := in.policy.Device(in.subject(), n.Path)
 	if err != nil {
 		return err
 	}
@@ -100,7 +100,7 @@ func resolveInjectorMount(in *inputs, d *delta, m *annotation.InjectorMount) err
 		return fmt.Errorf("type: invalid value %q with the options %v: must be a bind mount: %w",
 			m.Type, m.Options, errdefs.ErrInvalidArgument)
 	}
-	grant, err := in.policy.Mount(in.subject, m.Source, m.Destination, ro)
+	grant, err := in.policy.Mount(in.subject(), m.Source, m.Destination, ro)
 	if err != nil {
 		return err
 	}
@@ -108,7 +108,7 @@ func resolveInjectorMount(in *inputs, d *delta, m *annotation.InjectorMount) err
 	d.item.File, d.item.Rule = m.Source, grant.Rule
 	if at := slices.Index(options, "rbind"); ro && at >= 0 {
 		// Mounts below the source stay writable: they are included only if writing is granted.
-		if g, err := in.policy.Mount(in.subject, m.Source, m.Destination, false); err != nil || g.Audited {
+		if g, err := in.policy.Mount(in.subject(), m.Source, m.Destination, false); err != nil || g.Audited {
 			for ; at >= 0; at = slices.Index(options, "rbind") {
 				options[at] = "bind"
 			}

@@ -147,10 +147,9 @@ func (p *draft) merge(d *delta) {
 // mergeView adds an entry to the container's view. A device has one entry: if a network and an annotation deliver
 // the device, the entry of the network.
 func (p *draft) mergeView(v viewEntry) {
-	at := -1
-	if v.address != "" {
-		at = slices.IndexFunc(p.view, func(have viewEntry) bool { return have.address == v.address })
-	}
+	at := slices.IndexFunc(p.view, func(have viewEntry) bool {
+		return have.isSame(v.address, v.element.Jackfield.Claim)
+	})
 	switch {
 	case at < 0:
 		p.view = append(p.view, v)
@@ -161,8 +160,8 @@ func (p *draft) mergeView(v viewEntry) {
 
 // hasDevice reports whether the container's view has the device already.
 func (p *draft) hasDevice(a *attachment.Attachment) bool {
-	address := deviceAddress(a.Info)
-	return address != "" && slices.ContainsFunc(p.view, func(v viewEntry) bool { return v.address == address })
+	address, claim := deviceAddress(a.Info), claimOf(a)
+	return slices.ContainsFunc(p.view, func(v viewEntry) bool { return v.isSame(address, claim) })
 }
 
 // addView adds devices.json, the mount with it, and the environment.
@@ -244,13 +243,13 @@ func (p *draft) checkLimits(u policy.Usage) error {
 		return nil
 	}
 	check := func(others policy.Usage) error {
-		refused, audited := in.policy.Limit(in.subject, u, others)
+		refused, audited := in.policy.Limit(in.subject(), u, others)
 		if audited != nil && len(p.items) > 0 {
 			p.items[len(p.items)-1].addAudit(audited)
 		}
 		return refused
 	}
-	if !in.policy.HasPodLimits(in.subject) {
+	if !in.policy.HasPodLimits(in.subject()) {
 		return check(policy.Usage{})
 	}
 	p.usage = &u

@@ -53,6 +53,7 @@ func New(host hostfs.Root, cfg *config.Config, opts Options) (*Engine, error) {
 	e.attachments, err = attachment.New(host, attachment.Options{
 		CNIDir: cfg.DeviceInfo.CNIDir, DPDir: cfg.DeviceInfo.DPDir, MultusDir: cfg.Multus.CacheDir,
 		PluginsDir: cfg.Kubelet.PluginsDir, PodResourcesSocket: cfg.Kubelet.PodResourcesSocket,
+		PodsSocket: cfg.Kubelet.PodsSocket, Pods: opts.Pods, CheckResponsive: opts.CheckResponsive,
 		Kubelet: opts.Kubelet, KubeletRequired: cfg.Kubelet.Required, Once: opts.Once,
 		OwnSocketTerms: func(network, resource string) bool {
 			return cfg.Dialect(network, resource, "") != (config.Dialect{Use: config.Specification})
@@ -125,7 +126,7 @@ func (e *Engine) Explain(ctx context.Context, req *Request) (*Plan, error) {
 func (e *Engine) resolve(p *draft) bool {
 	in := p.in
 	if !e.opts.ForAdministrator {
-		in.subject.Explanations = new(MaxExplanations)
+		in.created.Explanations = new(MaxExplanations)
 	}
 	annotated := e.isAnnotated(in.req.Annotations)
 	requested := annotated || len(in.req.CDIDevices) > 0
@@ -178,7 +179,8 @@ func (e *Engine) ResolveRunning(ctx context.Context, req *Request) (*Plan, error
 	p := newDraft(in)
 	q := query(req)
 	q.Unread = p.addUnchecked
-	if err := in.find(q); err != nil {
+	in.search = in.finder.Search(in.ctx, q)
+	if err := in.find(); err != nil {
 		return nil, err
 	}
 	if _, err := e.host.Stat(e.cfg.DeviceInfo.CNIDir); err != nil && !e.hasOnlyClaims(req) {

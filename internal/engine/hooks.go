@@ -42,7 +42,7 @@ func addHooks(in *inputs, add func(candidate)) error {
 // rule grants it.
 func resolveHook(in *inputs, d *delta, h *ocihook.Hook) error {
 	requested := h.AskedBy(in.req.Annotations)
-	grant, err := in.policy.Hook(in.subject, h.Path)
+	grant, err := in.policy.Hook(in.subject(), h.Path)
 	if err == nil {
 		d.item.noteGrant(grant)
 		if !requested && grant.Rule == "" {

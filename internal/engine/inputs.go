@@ -31,8 +31,9 @@ type inputs struct {
 	cdi     *cdiLookup
 	finder  *attachment.Finder
 	req     *Request
-	subject policy.Subject
-	explain bool // the plan is only shown
+	created policy.Subject // with the labels that the adapter knows; see subject
+	labels  bool           // created has the pod's present labels, if they can be known
+	explain bool           // the plan is only shown
 	// hostUser returns the user of the host that the container runs as. Reading the mappings of a user namespace takes
 	// several system calls, so all sockets share the result.
 	hostUser func() (*User, error)
@@ -49,7 +50,7 @@ type inputs struct {
 
 func newInputs(ctx context.Context, e *Engine, req *Request) *inputs {
 	in := &inputs{ctx: ctx, host: e.host, cfg: e.cfg, opts: &e.opts, policy: e.policy, roots: e.roots,
-		cdi: &cdiLookup{registry: e.registry, opts: &e.opts}, finder: e.attachments, req: req, subject: Subject(req)}
+		cdi: &cdiLookup{registry: e.registry, opts: &e.opts}, finder: e.attachments, req: req, created: Subject(req)}
 	in.hostUser = sync.OnceValues(func() (*User, error) { return findHostUser(in) })
 	return in
 }
@@ -63,6 +64,7 @@ func (in *inputs) findAttachments(requested, mayRequest bool, unread func(error)
 	if in.explain {
 		q.Unread = unread
 	}
+	in.search = in.finder.Search(in.ctx, q)
 	err := in.opts.checkDirs(in.cfg.DeviceInfo.CNIDir)
 	if err == nil && len(q.MetadataFiles) > 0 && q.Wanted(&attachment.Attachment{}) {
 		err = in.opts.checkDirs(in.cfg.Kubelet.PluginsDir)
@@ -73,12 +75,11 @@ func (in *inputs) findAttachments(requested, mayRequest bool, unread func(error)
 	case err != nil:
 		return err
 	}
-	return in.find(q)
+	return in.find()
 }
 
-// find finds the attachments of a query.
-func (in *inputs) find(q attachment.Query) (err error) {
-	in.search = in.finder.Search(in.ctx, q)
+// find finds the attachments of the search.
+func (in *inputs) find() (err error) {
 	in.attached, in.allocated, err = in.search.Find()
 	return err
 }
@@ -126,9 +127,23 @@ func (in *inputs) checkDeadline() error {
 	return fmt.Errorf("given up before the runtime's deadline: %w", err)
 }
 
+// subject returns the subject of policy. If a rule selects pods by labels, it has the pod's present labels
+// from the kubelet's Pods API. Without that API it has those that the adapter knows, which NRI has from
+// the sandbox's creation. A manifest that is explained has labels of its own.
+func (in *inputs) subject() policy.Subject {
+	if in.labels || in.search == nil || in.req.FromManifest || !in.policy.SelectsLabels() {
+		return in.created
+	}
+	in.labels = true
+	if pod, err := in.search.PodObject(); err == nil {
+		in.created.Labels, in.created.LabelsUnknown = pod.Labels, false
+	}
+	return in.created
+}
+
 // managesNetwork reports whether a rule grants any socket or device of the attachment's network.
 func (in *inputs) managesNetwork(a *attachment.Attachment) bool {
-	s := in.subject
+	s := in.subject()
 	s.NetworkGuessed, s.Explanations = a.NetworkGuessed, new(int)
 	grant, err := in.policy.Network(s, a.PolicyNetwork())
 	return err == nil && grant.Rule != ""
@@ -136,7 +151,7 @@ func (in *inputs) managesNetwork(a *attachment.Attachment) bool {
 
 // subjectFor returns the subject of policy for the socket or device of an attachment.
 func (in *inputs) subjectFor(a *attachment.Attachment) policy.Subject {
-	s := in.subject
+	s := in.subject()
 	s.Network, s.NetworkGuessed = a.PolicyNetwork(), a.NetworkGuessed
 	return s
 }

@@ -28,6 +28,8 @@ type Options struct {
 	// Kubelet queries the kubelet; kubelet.QueryPod is one. Without it the kubelet's allocations are
 	// unknown.
 	Kubelet Kubelet
+	// Pods queries the kubelet's Pods API; kubelet.QueryPodObject is one. It can be nil.
+	Pods attachment.Pods
 	// Ledger records the usage of pods, for limits of pods. It is nil for a process that sees only one
 	// container.
 	Ledger *Ledger

@@ -79,7 +79,7 @@ func Subject(req *Request) policy.Subject {
 // query returns the request's container as a query for its attachments.
 func query(req *Request) attachment.Query {
 	q := attachment.Query{
-		SandboxID: req.SandboxID, Namespace: req.Namespace, Pod: req.Pod, Container: req.Container,
+		SandboxID: req.SandboxID, Namespace: req.Namespace, Pod: req.Pod, PodUID: req.PodUID, Container: req.Container,
 		Networks: req.Annotations[attachment.NetworksAnnotation], Env: req.Have.Env,
 	}
 	for _, m := range req.Have.Mounts {

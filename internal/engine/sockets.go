@@ -104,7 +104,7 @@ func newNamedSocket(in *inputs, name string) (*socket, error) {
 	if !ok {
 		return nil, unknownSocketError(in, name)
 	}
-	return &socket{name: name, subject: in.subject, path: named.Path, ownPath: named.At, dir: path.Join("named", name),
+	return &socket{name: name, subject: in.subject(), path: named.Path, ownPath: named.At, dir: path.Join("named", name),
 		origin:  edit.Origin{Source: edit.Attachment, File: in.opts.ConfigName, Field: "sockets.named." + name + ".path"},
 		creator: config.SideHost, onHost: true, await: named.Create == config.SocketWait,
 		dirDenied: "which its name does not grant",
@@ -115,7 +115,7 @@ func newNamedSocket(in *inputs, name string) (*socket, error) {
 // unknownSocketError is for a name that the configuration does not have. It checks policy first, so that tenants cannot
 // probe for sockets of the node. A running container keeps a socket whose name was removed.
 func unknownSocketError(in *inputs, name string) error {
-	_, refused := in.policy.NamedSocket(in.subject, name, policy.SocketPath{})
+	_, refused := in.policy.NamedSocket(in.subject(), name, policy.SocketPath{})
 	if refused != nil && !in.opts.ForAdministrator {
 		return refused
 	}

@@ -87,8 +87,7 @@ func newAttachmentEntry(a *attachment.Attachment, at placement) *viewEntry {
 		if e.Name == "" {
 			e.Name, e.Jackfield.DeviceID = c.Name(), ""
 		}
-		e.Jackfield.Claim = &devices.Claim{Name: c.Claim, PodClaim: c.PodClaim, Request: c.Request, Driver: c.Driver,
-			Pool: c.Pool, Device: c.Device}
+		e.Jackfield.Claim = claimOf(a)
 	}
 	if a.Info == nil {
 		return v
@@ -110,6 +109,22 @@ func newAttachmentEntry(a *attachment.Attachment, at placement) *viewEntry {
 	e.DeviceInfo = info.AppendJSON(nil)
 	v.vdev = newVdev(a.Info, at, n)
 	return v
+}
+
+// claimOf returns the claim of an attachment's device, or nil.
+func claimOf(a *attachment.Attachment) *devices.Claim {
+	c := a.Claimed
+	if c == nil {
+		return nil
+	}
+	return &devices.Claim{Name: c.Claim, PodClaim: c.PodClaim, Request: c.Request, Driver: c.Driver, Pool: c.Pool,
+		Device: c.Device}
+}
+
+// isSame reports whether the entry is of a device, which has its address or its claim.
+func (v *viewEntry) isSame(address string, claim *devices.Claim) bool {
+	have := v.element.Jackfield.Claim
+	return address != "" && v.address == address || claim != nil && have != nil && *have == *claim
 }
 
 // deviceAddress identifies a PCI or vDPA device; it is "" for a socket.

@@ -306,7 +306,7 @@ func TestMountsFollowConfiguration(t *testing.T) {
 // The chart has the same default directories as the plugin.
 func TestDefaultMountsMatchDefaultConfiguration(t *testing.T) {
 	c := config.Default()
-	want := append([]string{c.StateDir, c.DeviceInfo.CNIDir, c.DeviceInfo.DPDir, c.Multus.CacheDir, filepath.Dir(c.Kubelet.PodResourcesSocket), c.Kubelet.PluginsDir,
+	want := append([]string{c.StateDir, c.DeviceInfo.CNIDir, c.DeviceInfo.DPDir, c.Multus.CacheDir, filepath.Dir(c.Kubelet.PodResourcesSocket), filepath.Dir(c.Kubelet.PodsSocket), c.Kubelet.PluginsDir,
 		"/etc/jackfield", "/var/run/nri", "/var/run/userns", "/sys", "/dev"}, c.CDI.SpecDirs...)
 	slices.Sort(want)
 	var got []string

@@ -6,4 +6,6 @@
 // absent (not started, or [Server.Stop]ped), slow ([Server.SetDelay]), older than Get
 // ([WithoutGet], [GetDisabled]), refuse every call ([Server.SetError]), and give invalid
 // answers ([Server.SetLie]).
+//
+// [PodsServer] is the kubelet's other API, which has whole pods.
 package kubelet

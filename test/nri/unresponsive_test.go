@@ -230,6 +230,7 @@ func TestDoctorNamesUnresponsiveDirectory(t *testing.T) {
 		"/run/k8s.cni.cncf.io/devinfo/cni":  "directory /var/run/k8s.cni.cncf.io/devinfo/cni (device-info of networks) is unresponsive",
 		"/var/lib/cni/multus":               "directory /var/lib/cni/multus (Multus' cache) is unresponsive",
 		"/var/lib/kubelet/pod-resources":    "directory /var/lib/kubelet/pod-resources (the kubelet's socket) is unresponsive",
+		"/var/lib/kubelet/pods-api":         "directory /var/lib/kubelet/pods-api (the kubelet's Pods API) is unresponsive",
 		"/run/k8s.cni.cncf.io/devinfo/dp/.": "directory /var/run/k8s.cni.cncf.io/devinfo/dp (device-info of device plugins) is unresponsive",
 	} {
 		t.Run(filepath.Base(filepath.Clean(dir)), func(t *testing.T) {

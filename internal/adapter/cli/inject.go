@@ -183,7 +183,7 @@ func (in *injection) createEngine() (*engine.Engine, error) {
 	cfg.StateDir = in.storeDir()
 	return engine.New(in.host, &cfg, engine.Options{
 		AllowAll: in.flags.configFile == "", Once: true, FindSocketDir: staging.SocketDirFinder(in.host, cfg.StateDir,
-			staging.InjectOwner), Kubelet: kubelet.QueryPod, SpecDirs: dirs, ForAdministrator: true,
+			staging.InjectOwner), Kubelet: kubelet.QueryPod, Pods: kubelet.QueryPodObject, SpecDirs: dirs, ForAdministrator: true,
 	})
 }
 

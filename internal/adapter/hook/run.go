@@ -20,6 +20,7 @@ import (
 	"github.com/jackfield/jackfield/internal/engine"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/internal/report/outcome"
+	"github.com/jackfield/jackfield/internal/source/attachment"
 )
 
 // Timeout is the time after which the program exits with ErrTimeout. It replaces a timeout in the
@@ -40,6 +41,8 @@ type Env struct {
 	// Kubelet queries the kubelet. If it is nil, the hook executes `jackfield oci-hook` for
 	// containers of pods.
 	Kubelet engine.Kubelet
+	// Pods queries the kubelet's Pods API. It can be nil.
+	Pods attachment.Pods
 }
 
 // hook is one run of the hook.
@@ -160,7 +163,7 @@ func (h *hook) resolve(ctx context.Context, req *engine.Request, seesLaterMounts
 func (h *hook) resolveOnce(ctx context.Context, req *engine.Request, staged bool) (*engine.Plan, error) {
 	engine, err := engine.New(h.host, h.cfg, engine.Options{
 		Once: true, FindSocketDir: staging.SocketDirFinder(h.host, h.cfg.StateDir, staging.HookOwner),
-		Staged: func() bool { return staged }, Kubelet: h.env.Kubelet,
+		Staged: func() bool { return staged }, Kubelet: h.env.Kubelet, Pods: h.env.Pods,
 	})
 	if err != nil {
 		return nil, err

@@ -104,6 +104,11 @@ func (p *Policy) HasLimits() bool {
 	return p != nil && slices.ContainsFunc(p.rules, func(r *rule) bool { return r.limits.hasCounts() })
 }
 
+// SelectsLabels reports whether a rule selects pods by their labels.
+func (p *Policy) SelectsLabels() bool {
+	return p != nil && slices.ContainsFunc(p.rules, func(r *rule) bool { return len(r.labels) > 0 })
+}
+
 // HasPodLimits reports whether a rule limits the subject's pod. The caller must then count the
 // usage of the pod's other containers.
 func (p *Policy) HasPodLimits(s Subject) bool {

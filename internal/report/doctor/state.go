@@ -200,8 +200,15 @@ func checkNamedSockets(n *node) (found findings) {
 	return found
 }
 
-// checkKubelet checks the socket at which the kubelet reports the devices that it allocated.
+// checkKubelet checks the sockets at which the kubelet reports pods, and the devices that it allocated.
 func checkKubelet(_ context.Context, n *node) (found findings) {
+	pods := n.cfg.Kubelet.PodsSocket
+	if st, err := n.Host.Stat(pods); err == nil && st.Mode&unix.S_IFMT == unix.S_IFSOCK {
+		found.addOK("the socket of the Pods API is %s", pods)
+	} else if err == nil {
+		found.add(Error, "set kubelet.podsSocket to the kubelet's socket", "%s is a %s, not a socket", pods,
+			hostfs.TypeName(st.Mode))
+	}
 	socket := n.cfg.Kubelet.PodResourcesSocket
 	st, err := n.Host.Stat(socket)
 	switch {

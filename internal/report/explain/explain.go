@@ -105,7 +105,7 @@ func New(opts Options) (*Explainer, error) {
 	ledger := new(engine.Ledger)
 	hooks := hooksd.New(opts.Host, opts.Config.Hooks.Dirs, hooksd.Options{})
 	engine, err := engine.New(opts.Host, opts.Config, engine.Options{
-		Ledger: ledger, Once: true, Kubelet: kubelet.QueryPod, Staged: staged,
+		Ledger: ledger, Once: true, Kubelet: kubelet.QueryPod, Pods: kubelet.QueryPodObject, Staged: staged,
 		Hooks:         hooks.Hooks,
 		FindSocketDir: staging.SocketDirFinder(opts.Host, opts.Config.StateDir, ""),
 		SpecDirs:      dirs, ForAdministrator: true,

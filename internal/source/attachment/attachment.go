@@ -70,6 +70,7 @@ func (a *Attachment) PolicyNetwork() string {
 type Query struct {
 	SandboxID      string
 	Namespace, Pod string
+	PodUID         string   // "" if unknown
 	Container      string   // name in the pod
 	Networks       string   // value of NetworksAnnotation
 	Env            []string // of the container, NAME=value
@@ -102,9 +103,15 @@ type Options struct {
 	// Kubelet queries the kubelet while the file PodResourcesSocket exists. If the file exists and
 	// Kubelet is nil, the owner of a device cannot be determined.
 	Kubelet Kubelet
+	// PodsSocket is the socket of the kubelet's Pods API; "" for none. Nothing depends on it.
+	PodsSocket string
+	// Pods queries the Pods API. It can be nil.
+	Pods Pods
+	// CheckResponsive is called with the directory of PodsSocket before it is read. On an error there is
+	// no Pods API. nil checks nothing.
+	CheckResponsive func(dir string) error
 	// KubeletRequired accepts only the kubelet as the source of a device's owner. Otherwise the
 	// container's environment is trusted if the kubelet has no socket; see
-	// docs/explanation/who-gets-which-device.md.
 	// docs/explanation/who-gets-which-device.md.
 	KubeletRequired bool
 	// OwnSocketTerms reports whether a dialect applies to the network or resource, so that the CNI

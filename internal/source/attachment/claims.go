@@ -230,6 +230,7 @@ func (s *Search) findClaimedDevices() []Attachment {
 			continue
 		}
 		a := c.newAttachment(answer.source)
+		a.Resource = s.resourceOfClaimed(a.Claimed)
 		s.compareInterface(&a)
 		s.compareSocket(&a)
 		if d, ok := deviceOf(a.Info); ok && s.isOfNetwork(a, d) {

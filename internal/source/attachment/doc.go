@@ -24,6 +24,7 @@
 //	environment.go   PCIDEVICE_* and PCIDEVICE_*_INFO
 //	deviceplugin.go  the device plugin's files
 //	kubelet.go       Pod Resources
+//	pods.go          the kubelet's Pods API: labels, extended resources of DRA drivers
 //	claims.go        device metadata of resource claims (DRA)
 //	owner.go         the owner of a device
 //	allocated.go     devices without a network

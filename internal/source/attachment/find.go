@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/jackfield/jackfield/internal/base/diag"
+	"github.com/jackfield/jackfield/internal/source/kubelet/allocation"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
 
@@ -57,7 +59,15 @@ type Search struct {
 	// resources caches the resources of variables, by the variable's key.
 	resources map[string]string
 	attached  []Attachment
-	devices   []device // devices in the networks' device-info, usable or not
+
+	kubeletCalled bool
+	kubeletTime   time.Duration // left for calls of the kubelet
+
+	podQueried bool
+	pod        *allocation.Pod // of the Pods API
+	podErr     error           // why pod is nil
+
+	devices []device // devices in the networks' device-info, usable or not
 }
 
 // Search returns a search for the attachments of a container. ctx applies to every call on the
@@ -114,7 +124,7 @@ func (s *Search) fromEntry(e *deviceinfo.Entry, rec *multusRecord, named []selec
 	if a.NetworkGuessed = d == nil || d.Name == ""; a.NetworkGuessed {
 		a.NetworkGap = rec.describeGap(e.IfName)
 	}
-	if a.Network, note = networkOf(e, rec, named, s.q.Namespace); note != "" {
+	if a.Network, note = s.networkOf(e, rec, named); note != "" {
 		a.Notes = append(a.Notes, note)
 	}
 	if a.Err == nil {

@@ -25,6 +25,9 @@ const (
 	// maxKubeletShare is the divisor of the caller's remaining time: the kubelet can take half of
 	// it.
 	maxKubeletShare = 2
+	// podsPart is the divisor of that time for the Pods API. The rest is for Pod Resources, which alone
+	// decide on owners.
+	podsPart = 2
 )
 
 // allocationAnswer is the kubelet's response about the pod, or the reason why there is none.
@@ -41,7 +44,8 @@ type allocationAnswer struct {
 }
 
 // queryKubelet queries the kubelet for the container's devices, within its share of the time.
-func (f *Finder) queryKubelet(ctx context.Context, q *Query) *allocationAnswer {
+func (s *Search) queryKubelet() *allocationAnswer {
+	f, q := s.Finder, s.q
 	if why := f.whyNoKubelet(); why != "" {
 		answer := &allocationAnswer{absent: true}
 		if f.opts.KubeletRequired {
@@ -58,19 +62,34 @@ func (f *Finder) queryKubelet(ctx context.Context, q *Query) *allocationAnswer {
 		return &allocationAnswer{err: fmt.Errorf("the kubelet serves %s, but this program does not query it: %w",
 			f.opts.PodResourcesSocket, errdefs.ErrUnavailable)}
 	}
-	wait := maxKubeletWait
-	if deadline, ok := ctx.Deadline(); ok {
-		wait = min(wait, time.Until(deadline)/maxKubeletShare)
-	}
-	bounded, cancel := context.WithTimeout(ctx, wait)
-	defer cancel()
-	pod, err := f.opts.Kubelet(bounded, f.host, f.opts.PodResourcesSocket, q.Namespace, q.Pod)
+	var pod allocation.Allocation
+	err := s.callKubelet(1, func(ctx context.Context) (err error) {
+		pod, err = f.opts.Kubelet(ctx, f.host, f.opts.PodResourcesSocket, q.Namespace, q.Pod)
+		return err
+	})
 	if err != nil {
 		return &allocationAnswer{err: err}
 	}
 	answer := &allocationAnswer{answered: true, pod: pod, source: FromKubelet(f.opts.PodResourcesSocket)}
 	answer.container, answer.listed = pod.Container(q.Container)
 	return answer
+}
+
+// callKubelet runs a call of the kubelet within a part of the time that is left for all of them. The
+// first call sets that time.
+func (s *Search) callKubelet(part time.Duration, call func(ctx context.Context) error) error {
+	deadline, bounded := s.ctx.Deadline()
+	if !s.kubeletCalled {
+		s.kubeletCalled, s.kubeletTime = true, maxKubeletWait
+		if bounded {
+			s.kubeletTime = min(s.kubeletTime, time.Until(deadline)/maxKubeletShare)
+		}
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, s.kubeletTime/part)
+	defer cancel()
+	began := time.Now()
+	defer func() { s.kubeletTime -= time.Since(began) }()
+	return call(ctx)
 }
 
 // whyNoKubelet returns the reason why the kubelet cannot be queried, or "". If the socket exists,

@@ -114,8 +114,9 @@ func parseNetworkList(value string) (list []selection, err error) {
 
 // networkOf returns the network of a device-info file. The file's name has "-" between namespace
 // and name, so it can be split in several ways. Multus' record decides, then a network of the
-// annotation if exactly one matches, and then the pod's namespace. note describes an inconsistency.
-func networkOf(e *deviceinfo.Entry, rec *multusRecord, named []selection, podNamespace string) (name, note string) {
+// annotation if exactly one matches, then the pod's network-status, and then the pod's namespace. note
+// describes an inconsistency.
+func (s *Search) networkOf(e *deviceinfo.Entry, rec *multusRecord, named []selection) (name, note string) {
 	if d := rec.delegateOf(e.IfName); d != nil && d.Name != "" {
 		if dashed(d.Name) != e.Network {
 			note = fmt.Sprintf("the file's name is of network %s, but Multus attached %s as %s", diag.Quote(e.Network),
@@ -124,9 +125,16 @@ func networkOf(e *deviceinfo.Entry, rec *multusRecord, named []selection, podNam
 		return d.Name, note
 	}
 	var matching []string
-	for _, s := range named {
-		if dashed(s.network) == e.Network && !slices.Contains(matching, s.network) {
-			matching = append(matching, s.network)
+	for _, n := range named {
+		if dashed(n.network) == e.Network && !slices.Contains(matching, n.network) {
+			matching = append(matching, n.network)
+		}
+	}
+	if len(matching) != 1 {
+		for _, network := range s.statusNetworks(e.IfName) {
+			if dashed(network) == e.Network {
+				return network, "the network's name is from the pod's network-status, which a user can write"
+			}
 		}
 	}
 	switch len(matching) {
@@ -134,8 +142,8 @@ func networkOf(e *deviceinfo.Entry, rec *multusRecord, named []selection, podNam
 		return matching[0], ""
 	case 0:
 		// Outside of pods the namespace in the file's name is always default.
-		if rest, ok := strings.CutPrefix(e.Network, cmp.Or(podNamespace, "default")+"-"); ok && rest != "" {
-			return strings.TrimPrefix(podNamespace+"/"+rest, "/"), ""
+		if rest, ok := strings.CutPrefix(e.Network, cmp.Or(s.q.Namespace, "default")+"-"); ok && rest != "" {
+			return strings.TrimPrefix(s.q.Namespace+"/"+rest, "/"), ""
 		}
 		return e.Network, ""
 	}

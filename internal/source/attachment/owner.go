@@ -18,7 +18,7 @@ import (
 // kubeletAnswer returns the kubelet's response. The first call queries the kubelet.
 func (s *Search) kubeletAnswer() *allocationAnswer {
 	if s.answer == nil {
-		s.answer = s.queryKubelet(s.ctx, s.q)
+		s.answer = s.queryKubelet()
 	}
 	return s.answer
 }

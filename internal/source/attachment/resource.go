@@ -27,6 +27,9 @@ func (s *Search) Resource(resource, id string) ([]Attachment, error) {
 		}
 		return nil, err
 	}
+	if len(ids) == 0 {
+		return s.extendedResource(resource, id)
+	}
 	if id != "" {
 		i := slices.IndexFunc(ids, func(s string) bool { return canonicalID(s) == canonicalID(id) })
 		if i < 0 {
@@ -67,7 +70,8 @@ func (s *Search) containersWith(resource, id string) (names []string) {
 	return names
 }
 
-// allocatedIDs returns the IDs of a resource that are allocated to the container.
+// allocatedIDs returns the IDs of a resource that are allocated to the container. It returns none for a
+// container with a claim for extended resources, which has no IDs.
 func (s *Search) allocatedIDs(resource string) ([]string, error) {
 	answer := s.kubeletAnswer()
 	v, claimed := s.env.variableOf(resource)
@@ -93,31 +97,11 @@ func (s *Search) allocatedIDs(resource string) ([]string, error) {
 			return nil, s.forgedError(v, id)
 		}
 	}
-	if claim := extendedResourceClaim(answer.container.Claims); len(ids) == 0 && claim != "" {
-		return nil, fmt.Errorf("resource %q: the kubelet lists no device IDs, but resource claim %q, which "+
-			"Kubernetes created for extended resources of a DRA driver: "+
-			"remove \"resource:%s\" from the annotation; the driver injects the devices, and a rule can grant what "+
-			"their metadata describes; "+
-			"to request one of several, use a ResourceClaim under resourceClaims in place of "+
-			"resources.limits: %w", resource, claim, resource, errdefs.ErrNotFound)
-	}
-	if len(ids) == 0 {
+	if len(ids) == 0 && extendedResourceClaim(answer.container.Claims) == "" {
 		return nil, fmt.Errorf("resource %q: the kubelet allocated none of it to the container; request it under "+
 			"resources.limits: %w", resource, errdefs.ErrNotFound)
 	}
 	return ids, nil
-}
-
-// extendedResourceClaim returns the claim that Kubernetes created for a pod's extended resources
-// (KEP-5004), or "". Its name is generated from <pod>-extended-resources-. The kubelet does not
-// report the resources' names.
-func extendedResourceClaim(claims []allocation.ClaimDevice) string {
-	for _, cl := range claims {
-		if strings.Contains(cl.Claim, "-extended-resources-") {
-			return cl.Namespace + "/" + cl.Claim
-		}
-	}
-	return ""
 }
 
 // isAllocated reports whether the kubelet allocated a device to the container, from any resource

@@ -50,26 +50,48 @@ const (
 //	context.Canceled               the caller canceled
 //	errdefs.ErrUnknown             the kubelet refused for another reason
 func QueryPod(ctx context.Context, host hostfs.Root, socket, namespace, name string) (allocation.Allocation, error) {
-	q := query{namespace: namespace, name: name, socket: socket}
-	if namespace == "" || name == "" || max(len(namespace), len(name)) > maxText {
-		q.namespace, q.name = diag.Excerpt(namespace, 64), diag.Excerpt(name, 64)
-		return nil, q.newError(errdefs.ErrInvalidArgument, "",
-			"a pod needs a namespace and a name, of at most %d bytes each", maxText)
+	q := query{wanted: "the devices of pod", namespace: namespace, name: name, socket: socket}
+	if err := q.check(); err != nil {
+		return nil, err
 	}
+	var answer *v1.ListPodResourcesResponse
+	err := q.call(ctx, host, func(conn *grpc.ClientConn) (err error) {
+		answer, err = v1.NewPodResourcesListerClient(conn).List(ctx, &v1.ListPodResourcesRequest{})
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return q.findPod(answer)
+}
+
+// check checks the pod's names before anything is sent.
+func (q *query) check() error {
+	if q.namespace != "" && q.name != "" && max(len(q.namespace), len(q.name)) <= maxText {
+		return nil
+	}
+	q.namespace, q.name = diag.Excerpt(q.namespace, 64), diag.Excerpt(q.name, 64)
+	return q.newError(errdefs.ErrInvalidArgument, "",
+		"a pod needs a namespace and a name, of at most %d bytes each", maxText)
+}
+
+// call runs a call of the kubelet over a connection of its own, and once more if the kubelet ends the
+// connection.
+func (q query) call(ctx context.Context, host hostfs.Root, f func(conn *grpc.ClientConn) error) error {
 	for attempt := 1; ; attempt++ {
-		conn, err := dialSocket(ctx, host, socket)
+		conn, err := dialSocket(ctx, host, q.socket)
 		switch {
 		case ctx.Err() != nil:
-			return nil, q.callFailed(status.FromContextError(ctx.Err()).Err())
+			return q.callFailed(status.FromContextError(ctx.Err()).Err())
 		case err != nil:
-			return nil, q.dialFailed(err)
+			return q.dialFailed(err)
 		}
-		answer, err := listPods(ctx, conn)
-		if err == nil {
-			return q.findPod(answer)
+		if err = callOver(ctx, conn, f); err == nil {
+			return nil
 		}
-		if err = q.callFailed(err); attempt == maxAttempts || !errdefs.IsUnavailable(err) || ctx.Err() != nil {
-			return nil, err
+		isRestart := status.Code(err) == codes.Unavailable
+		if err = q.callFailed(err); attempt == maxAttempts || !isRestart || ctx.Err() != nil {
+			return err
 		}
 	}
 }
@@ -93,9 +115,9 @@ func dialSocket(ctx context.Context, host hostfs.Root, socket string) (net.Conn,
 	return (&net.Dialer{}).DialContext(ctx, "unix", hostfs.DescriptorPath(int(f.Fd())))
 }
 
-// listPods calls List over an open connection, and closes the connection. It repeats a call that
-// the kubelet's rate limit rejects.
-func listPods(ctx context.Context, conn net.Conn) (answer *v1.ListPodResourcesResponse, err error) {
+// callOver runs f with a client of an open connection, and closes the connection. It repeats a call
+// that the kubelet's rate limit rejects.
+func callOver(ctx context.Context, conn net.Conn, f func(conn *grpc.ClientConn) error) error {
 	defer conn.Close()
 	var used atomic.Bool
 	client, err := grpc.NewClient("passthrough:///kubelet",
@@ -111,14 +133,9 @@ func listPods(ctx context.Context, conn net.Conn) (answer *v1.ListPodResourcesRe
 		grpc.WithNoProxy(), grpc.WithDisableRetry(), grpc.WithDisableServiceConfig(), grpc.WithDisableHealthCheck(),
 	)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer client.Close()
-	lister := v1.NewPodResourcesListerClient(client)
 	isThrottled := func(err error) bool { return status.Code(err) == codes.ResourceExhausted && !isTooLarge(err) }
-	err = retry.Every(throttleDelay).Retry(ctx, isThrottled, func() (err error) {
-		answer, err = lister.List(ctx, &v1.ListPodResourcesRequest{})
-		return err
-	})
-	return answer, err
+	return retry.Every(throttleDelay).Retry(ctx, isThrottled, func() error { return f(client) })
 }

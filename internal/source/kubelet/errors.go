@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"strings"
 
 	"github.com/containerd/errdefs"
@@ -19,6 +20,7 @@ import (
 
 // query is the pod and socket in every error of a request.
 type query struct {
+	wanted          string // the requested data, for messages
 	namespace, name string
 	socket          string
 }
@@ -30,7 +32,7 @@ func (q query) newError(sentinel error, hint, format string, args ...any) error 
 // wrapDiagnostic adds the socket and the pod to a diagnostic.
 func (q query) wrapDiagnostic(d *diag.Diagnostic) error {
 	d.File = q.socket
-	return fmt.Errorf("ask the kubelet for the devices of pod %q: %w", q.namespace+"/"+q.name, d)
+	return fmt.Errorf("ask the kubelet for %s %q: %w", q.wanted, q.namespace+"/"+q.name, d)
 }
 
 // dialFailed returns the error for opening the socket file, and for connecting to it.
@@ -47,8 +49,8 @@ func (q query) dialFailed(err error) error {
 		return q.newError(errdefs.ErrUnavailable, "is the kubelet running?", "nothing listens on the socket: %s",
 			problem)
 	case errdefs.IsNotFound(err):
-		return q.newError(errdefs.ErrUnavailable, "is the kubelet running, and its pod-resources directory "+
-			"mounted here?", "%s", problem)
+		return q.newError(errdefs.ErrUnavailable, fmt.Sprintf("is the kubelet running, and its "+
+			"%s directory mounted here?", path.Base(path.Dir(q.socket))), "%s", problem)
 	case errdefs.IsPermissionDenied(err), errno == unix.EACCES:
 		return q.newError(errdefs.ErrPermissionDenied, "only root can open it", "%s", problem)
 	case errdefs.IsInvalidArgument(err):
@@ -69,6 +71,10 @@ func (q query) callFailed(err error) error {
 	case codes.Unavailable:
 		return q.newError(errdefs.ErrUnavailable, "is the kubelet restarting? the next attempt connects again",
 			"the kubelet ended the connection before it answered")
+	case codes.FailedPrecondition:
+		return q.newError(errdefs.ErrUnavailable, "the next attempt can succeed", "the kubelet is starting: %s", message)
+	case codes.NotFound:
+		return q.newError(errdefs.ErrNotFound, "", "the kubelet does not know the pod: %s", message)
 	case codes.PermissionDenied, codes.Unauthenticated:
 		return q.newError(errdefs.ErrPermissionDenied, "", "the kubelet refuses: %s", message)
 	case codes.ResourceExhausted:

@@ -112,7 +112,12 @@ func (f *fake) start(t testing.TB, root hostfs.Root) {
 // the listener is closed.
 func listen(t testing.TB, root hostfs.Root) net.Listener {
 	t.Helper()
-	p := root.Path(socket)
+	return listenAt(t, root, socket)
+}
+
+func listenAt(t testing.TB, root hostfs.Root, path string) net.Listener {
+	t.Helper()
+	p := root.Path(path)
 	if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil {
 		t.Fatal(err)
 	}

@@ -205,7 +205,7 @@ func FuzzFindPod(f *testing.F) {
 			f.Add(b)
 		}
 	}
-	q := query{namespace: "ns", name: "pod", socket: socket}
+	q := query{wanted: "the devices of pod", namespace: "ns", name: "pod", socket: socket}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var answer v1.ListPodResourcesResponse
 		if proto.Unmarshal(b, &answer) != nil {

@@ -84,7 +84,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
     "cdi" (dict "specDirs" (list "/etc/cdi" "/var/run/cdi"))
     "deviceInfo" (dict "cniDir" "/var/run/k8s.cni.cncf.io/devinfo/cni" "dpDir" "/var/run/k8s.cni.cncf.io/devinfo/dp")
     "multus" (dict "cacheDir" "/var/lib/cni/multus")
-    "kubelet" (dict "podResourcesSocket" "/var/lib/kubelet/pod-resources/kubelet.sock" "pluginsDir" "/var/lib/kubelet/plugins")
+    "kubelet" (dict "podResourcesSocket" "/var/lib/kubelet/pod-resources/kubelet.sock" "podsSocket" "/var/lib/kubelet/pods-api/pods-api.sock" "pluginsDir" "/var/lib/kubelet/plugins")
     "sockets" (dict "roots" (list "/var/run/jackfield/sockets") "directorySize" "" "named" dict)
     "hooks" (dict "dirs" list)
     "metrics" (dict "listen" "")
@@ -121,7 +121,7 @@ mount below the state directory would propagate to the host. */ -}}
 {{- with $c.audit.file -}}
 {{- $wanted = append $wanted (dict "path" (dir .) "write" true "propagation" "") -}}
 {{- end -}}
-{{- range concat (list .Values.nri.socketDir) $c.cdi.specDirs $c.hooks.dirs (list $c.deviceInfo.cniDir $c.deviceInfo.dpDir $c.multus.cacheDir (dir $c.kubelet.podResourcesSocket)) -}}
+{{- range concat (list .Values.nri.socketDir) $c.cdi.specDirs $c.hooks.dirs (list $c.deviceInfo.cniDir $c.deviceInfo.dpDir $c.multus.cacheDir (dir $c.kubelet.podResourcesSocket) (dir $c.kubelet.podsSocket)) -}}
 {{- $wanted = append $wanted (dict "path" . "write" false "propagation" "") -}}
 {{- end -}}
 {{- /* CSI drivers mount volumes there: their unmounts must reach this container. */ -}}
