@@ -11,6 +11,9 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/jackfield/jackfield/test/e2e"
@@ -24,6 +27,7 @@ type tenant struct {
 	t    *testing.T
 	h    *e2e.H
 	k    *kubelet.Server
+	pods *kubelet.PodsServer
 	name string
 }
 
@@ -185,6 +189,16 @@ func mountFeatures() map[string]func(a *tenant) error {
 		"a claim's metadata": func(a *tenant) error { return a.claim("present.example.com") },
 		"a claim's metadata in a file system that came later": func(a *tenant) error {
 			return mountedAt(filepath.Join(pluginsDir, "later.example.com"), func() error { return a.claim("later.example.com") })
+		},
+		"a label of now": func(a *tenant) error {
+			a.h.WriteFile("/run/cdi/"+a.name+".json", `{"cdiVersion": "0.6.0", "kind": "labelled.com/now", "devices": [
+				{"name": "dev", "containerEdits": {"env": ["LABELLED=yes"]}}]}`)
+			defer os.Remove("/run/cdi/" + a.name + ".json")
+			got, err := a.container(map[string]string{"devices.jackfield.dev": "labelled.com/now=dev"}, func(pod *e2e.Pod) {
+				a.pods.SetPods(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "dpdk-1", Name: a.name, UID: types.UID(pod.UID()),
+					Labels: map[string]string{"example.com/now": "yes"}}})
+			}, node.ContainerOptions{}, "echo $LABELLED")
+			return want(got, err, "yes")
 		},
 		// The plugin runs.
 		"": func(*tenant) error { return nil },

@@ -37,6 +37,9 @@ policy:
         cdi:     ["vendor.com/*=*"]
         sockets: ["/var/run/vsw/**"]
         devices: ["/dev/vfio/*"]
+    - name: labelled
+      for:   {podLabels: {example.com/now: "yes"}}
+      allow: {cdi: ["labelled.com/*=*"]}
 `
 
 // mountNeeds lists properties of mounts, as their volumeMounts have them, each with a feature that needs the property.
@@ -54,6 +57,7 @@ func mountNeeds() []mountNeed {
 		{"/var/run/k8s.cni.cncf.io/devinfo/dp", "mount", "a device plugin's own ID"},
 		{"/var/lib/cni/multus", "mount", "a network without device-info"},
 		{"/var/lib/kubelet/pod-resources", "mount", "the kubelet's word"},
+		{"/var/lib/kubelet/pods-api", "mount", "a label of now"},
 		{"/var/lib/kubelet/plugins", "mount", "a claim's metadata"},
 		{"/var/lib/kubelet/plugins", "HostToContainer", "a claim's metadata in a file system that came later"},
 		{"/sys", "mount", "the kubelet's word"},
@@ -116,6 +120,11 @@ func TestEachMountIsNecessary(t *testing.T) {
 	ds := deployed(t, h, "privileged")
 	h.WriteFile("/run/mounts/config.yaml", mountsConfig)
 	k := createHardware(t, h)
+	pods, err := kubelet.StartPodsUnder("/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pods.Stop)
 	for _, m := range ds.Spec.Template.Spec.Containers[0].VolumeMounts {
 		if m.MountPath == crioUserNamespaces {
 			continue
@@ -135,7 +144,7 @@ func TestEachMountIsNecessary(t *testing.T) {
 		failed = map[string]error{}
 		for i, f := range features {
 			if came == nil {
-				failed[f] = mountFeatures()[f](&tenant{t, h, k, fmt.Sprintf("run%d-%d", runs, i)})
+				failed[f] = mountFeatures()[f](&tenant{t, h, k, pods, fmt.Sprintf("run%d-%d", runs, i)})
 			}
 		}
 		pod.Remove()
