@@ -111,14 +111,14 @@ find_other_setting() {
 }
 
 # install_dropin FROM TO SAMPLE DIR PATTERN... installs a drop-in with a list of hooks directories, unless
-# another file has such a list.
+# another file has such a list. It fails if it installs nothing.
 install_dropin() {
 	from=$1 to=$2 sample=$3 dir=$4
 	shift 4
 	other=$(find_other_setting "$to" hooks_dir "$@")
 	if [ -n "$other" ]; then
 		print_line "  $to is not installed: it would replace hooks_dir of $other; add \"$dir\" there"
-		return
+		return 1
 	fi
 	install_config "$from" "$to" "$sample"
 }
@@ -154,7 +154,7 @@ install)
 		render_file 0644 deploy/podman/50-jackfield.conf "$doc/containers.conf"
 		render_file 0644 deploy/crio/50-jackfield-hooks.conf "$doc/crio.conf"
 		install_dropin deploy/podman/50-jackfield.conf "$podman_conf" containers.conf "$share/podman-hooks.d" \
-			/usr/share/containers/containers.conf "$SYSCONFDIR/containers/containers.conf" "$SYSCONFDIR/containers/containers.conf.d/*.conf"
+			/usr/share/containers/containers.conf "$SYSCONFDIR/containers/containers.conf" "$SYSCONFDIR/containers/containers.conf.d/*.conf" || true
 	fi
 	list_manuals | while read -r page; do copy_file 0644 "$page" "$PREFIX/share/man/man${page##*.}/$(basename "$page")"; done
 	list_completions | while read -r shell to; do
@@ -176,8 +176,9 @@ nri-plugin)
 crio-hook)
 	print_line "installed below ${DESTDIR:-/}:"
 	# CRI-O reads every file, whatever its name: OpenShift's 00-default has a list.
-	install_dropin deploy/crio/50-jackfield-hooks.conf "$crio_conf" crio.conf "$share/crio-hooks.d" "$SYSCONFDIR/crio/crio.conf" "$SYSCONFDIR/crio/crio.conf.d/*"
-	print_line "CRI-O reads it at its next start"
+	if install_dropin deploy/crio/50-jackfield-hooks.conf "$crio_conf" crio.conf "$share/crio-hooks.d" "$SYSCONFDIR/crio/crio.conf" "$SYSCONFDIR/crio/crio.conf.d/*"; then
+		print_line "CRI-O reads it at its next start"
+	fi
 	;;
 uninstall)
 	print_line "removed below ${DESTDIR:-/}:"

@@ -127,10 +127,14 @@ func lookupError(in *inputs, name string, err error) error {
 	return refused
 }
 
-// noteNetDevices is the note of CDI devices with network devices. The adapters do not know which OCI runtime
-// runs the container, and so not whether it supports them.
-const noteNetDevices = "an OCI runtime that does not know netDevices (runc before 1.4) leaves network devices out " +
-	"and reports no error: run `jackfield doctor` on the node"
+// The notes of CDI devices with fields that an old OCI runtime leaves out. The adapters do not know which OCI runtime
+// runs the container.
+const (
+	noteNetDevices = "an OCI runtime that does not know netDevices (runc before 1.4) leaves network devices out " +
+		"and reports no error: run `jackfield doctor` on the node"
+	noteRDT = "an OCI runtime that does not know intelRdt (runc 1.1, crun 1.8) leaves it out and reports no error: " +
+		"run `jackfield doctor` on the node"
+)
 
 // addCDIDevice adds the edits of one CDI device.
 func addCDIDevice(in *inputs, d *delta, device *cdi.Device) error {
@@ -164,6 +168,9 @@ func addCDIDevice(in *inputs, d *delta, device *cdi.Device) error {
 	}
 	if len(d.edits.Edits().NetDevices) > netDevices {
 		d.addNotes(noteNetDevices)
+	}
+	if d.edits.Edits().RDT != nil {
+		d.addNotes(noteRDT)
 	}
 	return nil
 }

@@ -63,6 +63,7 @@ var checks = []check{
 	{"orphans", checkTimeout, (*node).hasSnapshot, checkOrphans},
 	{"injectors", checkTimeout, (*node).hasSnapshot, checkInjectors},
 	{"netDevices", checkTimeout, (*node).hasSnapshot, checkNetDevices},
+	{"intelRdt", checkTimeout, (*node).hasSnapshot, checkIntelRdt},
 	{"kubelet", checkTimeout, nil, checkKubelet},
 }
 

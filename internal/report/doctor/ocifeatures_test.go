@@ -13,9 +13,8 @@ import (
 	"github.com/jackfield/jackfield/pkg/cdi"
 )
 
-// Nothing else reports an OCI runtime that does not know network devices: it leaves them out
-// without an error.
-func TestCheckNetDevicesAsksEveryRuntime(t *testing.T) {
+// Nothing else reports an OCI runtime that does not know a field: it leaves the field out without an error.
+func TestEveryOCIRuntimeIsAskedForItsFeatures(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string, mode os.FileMode) string {
 		t.Helper()
@@ -31,7 +30,7 @@ func TestCheckNetDevicesAsksEveryRuntime(t *testing.T) {
 	program := func(name, answer string) string {
 		return write(name, "#!/bin/sh\n[ \"$1\" = features ] || exit 2\n"+answer+"\n", 0o755)
 	}
-	knows := program("knows", `echo '{"ociVersionMin":"1.0.0","linux":{"netDevices":{"enabled":true}}}'`)
+	knows := program("knows", `echo '{"ociVersionMin":"1.0.0","linux":{"netDevices":{"enabled":true},"intelRdt":{"enabled":true}}}'`)
 	without := program("without", `echo '{"ociVersionMin":"1.0.0","linux":{"cgroup":{"v1":true}}}'`)
 	old := program("old", "echo 'No help topic for features' >&2; exit 3")
 	absent := filepath.Join(dir, "absent")
@@ -53,7 +52,7 @@ func TestCheckNetDevicesAsksEveryRuntime(t *testing.T) {
 		checkContainerd(t.Context(), n)
 		checkCRIO(t.Context(), n)
 		var lines strings.Builder
-		for _, f := range checkNetDevices(t.Context(), n) {
+		for _, f := range append(checkNetDevices(t.Context(), n), checkIntelRdt(t.Context(), n)...) {
 			fmt.Fprintf(&lines, "%s: %s\n", f.Severity, f.Found)
 		}
 		return lines.String()
@@ -70,7 +69,18 @@ func TestCheckNetDevicesAsksEveryRuntime(t *testing.T) {
 			t.Errorf("%q is not in\n%s", want, text)
 		}
 	}
-	if text := examine(`{"cdiVersion":"1.1.0","kind":"vendor.com/net","devices":[{"name":"a","containerEdits":{"env":["A=1"]}}]}`); strings.Contains(text, "netDevices") {
-		t.Errorf("without a network device the runtimes are asked:\n%s", text)
+	text = examine(`{"cdiVersion":"0.7.0","kind":"vendor.com/net","devices":[{"name":"rdt","containerEdits":{"intelRdt":{"closID":"gold"}}}]}`)
+	for _, want := range []string{
+		"ok: OCI runtime " + knows + " knows intelRdt\n",
+		"warning: OCI runtime " + without + " does not know intelRdt",
+		"warning: OCI runtime " + old + " does not say that it knows intelRdt",
+		`containers get CDI device "vendor.com/net=rdt" without its class of service`,
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in\n%s", want, text)
+		}
+	}
+	if text := examine(`{"cdiVersion":"1.1.0","kind":"vendor.com/net","devices":[{"name":"a","containerEdits":{"env":["A=1"]}}]}`); text != "" {
+		t.Errorf("the runtimes are asked without need:\n%s", text)
 	}
 }
