@@ -47,7 +47,7 @@ var checks = []check{
 	{"podman", fewFilesTimeout, (*node).isPodmanHost, checkPodman},
 	{"plugin", checkTimeout, nil, checkPlugin},
 	{"version", checkTimeout, (*node).hasRuntime, checkNRIVersion},
-	{"required", checkTimeout, (*node).hasRuntime, checkRequired},
+	{"required", checkTimeout, nil, checkRequired},
 	{"missed", checkTimeout, (*node).isRegistered, checkMissed},
 	{"vswitches", checkTimeout, (*node).hasVswitches, checkVswitches},
 	{"state", checkTimeout, nil, checkState},

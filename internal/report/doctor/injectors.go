@@ -50,16 +50,20 @@ func checkCRIOInjectors(_ context.Context, n *node) (found findings) {
 				strings.TrimSuffix(s.Path[2], "s"), s.Path[3], s.List[i], strings.Join(devices, ", "))
 		}
 	}
-	dirs := []string{"/usr/share/containers/oci/hooks.d"} // where CRI-O reads hook files by default
-	if hooks := conf.Get("crio", "runtime", "hooks_dir"); hooks.IsSet() {
-		dirs = hooks.List
-	}
 	isOn := !conf.Get("crio", "nri", "enable_nri").IsNot("true")
-	if file, _ := findJackfieldHook(n, &found, dirs); file != "" && isOn {
+	if file, _ := findJackfieldHook(n, &found, crioHooksDirs(conf)); file != "" && isOn {
 		found.add(Note, "to start no process for them, remove "+file+", or set enable_nri = false in [crio.nri] and restart CRI-O",
 			"%s has CRI-O run jackfield-hook, and NRI is on: the hook adds nothing to containers that jackfield-nri serves", file)
 	}
 	return found
+}
+
+// crioHooksDirs returns the directories in which CRI-O reads hook files.
+func crioHooksDirs(conf *runtimeconfig.CRIO) []string {
+	if hooks := conf.Get("crio", "runtime", "hooks_dir"); hooks.IsSet() {
+		return hooks.List
+	}
+	return []string{"/usr/share/containers/oci/hooks.d"}
 }
 
 // findJackfieldHook returns the hook file in the directories that runs jackfield-hook, and the program; "" for none. It
@@ -85,10 +89,13 @@ func findJackfieldHook(n *node, found *findings, dirs []string) (file, program s
 	return "", ""
 }
 
+// maxPlugins bounds the files of the directory of NRI plugins that are read.
+const maxPlugins = 1000
+
 // checkInjectors reports other NRI plugins, and device plugins that inject CDI devices.
 func checkInjectors(_ context.Context, n *node) (found findings) {
 	dir := n.nriPluginDir()
-	names, err := n.Host.ReadDir(dir, 1000)
+	names, err := n.Host.ReadDir(dir, maxPlugins)
 	found.addUnread(err)
 	for _, name := range names {
 		file := path.Join(dir, name)

@@ -47,6 +47,7 @@ type node struct {
 	lacksNRI               bool                      // containerd is older than NRI
 	nriOn                  bool                      // by a runtime's configuration
 	noNRISocket, hasPodman bool
+	hookServesCRIO         bool // CRI-O has NRI off, and runs jackfield-hook
 
 	unresponsive map[string]bool         // directories
 	reading      *atomic.Pointer[string] // file that the check is reading
@@ -66,14 +67,19 @@ func (n *node) hasMultus() bool     { return n.cfg.Multus.CacheDir != "" }
 func (n *node) hasSnapshot() bool   { return n.snapshot != nil }
 func (n *node) isRegistered() bool  { return n.daemon != nil && n.daemon.Registered }
 func (n *node) isPodmanHost() bool  { return n.hasPodman }
-func (n *node) canHaveNRI() bool    { return !n.isPodmanOnly() }
+func (n *node) canHaveNRI() bool    { return !n.isHookOnly() }
 
 // hasRuntime reports whether jackfield-nri is registered with a runtime that Jackfield supports.
 func (n *node) hasRuntime() bool {
 	return n.isRegistered() && n.daemon.Runtime != nil && n.daemon.Runtime.Limitation() == ""
 }
 
-// isPodmanOnly reports whether Podman is here, and no runtime of NRI: then jackfield-nri has nothing to do.
+// isHookOnly reports whether jackfield-hook serves all containers: then jackfield-nri has nothing to do.
+func (n *node) isHookOnly() bool {
+	return n.isPodmanOnly() || n.hookServesCRIO && n.noContainerd && n.daemon == nil
+}
+
+// isPodmanOnly reports whether Podman is here, and no runtime of NRI.
 func (n *node) isPodmanOnly() bool {
 	return n.hasPodman && n.noContainerd && n.noCRIO && n.noNRISocket && n.daemon == nil && !n.IsPod
 }

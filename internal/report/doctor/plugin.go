@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"strings"
 	"time"
 
@@ -40,12 +41,20 @@ func checkPlugin(_ context.Context, n *node) (found findings) {
 	switch {
 	case err != nil && (lacksPermission(err) || os.Geteuid() != 0 && !noSocket):
 		found.add(Unknown, runAsRoot, "%v%s", err, orphans)
-	case err != nil && n.isPodmanOnly():
-		found.add(Note, "run jackfield-nri beside Podman to keep sockets over a restart of their vswitch",
-			"jackfield-nri is not running, and Podman does not need it%s", orphans)
+	case err != nil && n.isHookOnly():
+		user := "CRI-O"
+		if n.isPodmanOnly() {
+			user = "Podman"
+		}
+		found.add(Note, "run jackfield-nri beside "+user+" to keep sockets over a restart of their vswitch",
+			"jackfield-nri is not running, and %s does not need it%s", user, orphans)
 	case err != nil:
-		found.add(Error, "start it: systemctl start jackfield-nri, or see its pod's log; "+
-			"where its configuration has another stateDir, give doctor the same --config", "%v%s", err, orphans)
+		start := "start it: systemctl start jackfield-nri, or see its pod's log"
+		if file := n.installedPlugin(); file != "" {
+			start = "restart the runtime, which starts " + file
+		}
+		found.add(Error, start+"; where its configuration has another stateDir, give doctor the same --config",
+			"%v%s", err, orphans)
 	case daemon == nil: // the request timed out, which is reported
 	case !daemon.Registered && n.isNRIFault():
 		found.add(Note, "it registers by itself when the runtime listens (nri, above)", unregistered, daemon.PID)
@@ -61,6 +70,18 @@ func checkPlugin(_ context.Context, n *node) (found findings) {
 		found.addOK("jackfield-nri %s is registered with %s %s", daemon.Version, daemon.Runtime.Name, daemon.Runtime.Version)
 	}
 	return found
+}
+
+// installedPlugin returns the file of jackfield-nri that the runtime starts by itself, or "".
+func (n *node) installedPlugin() string {
+	dir := n.nriPluginDir()
+	names, _ := n.Host.ReadDir(dir, maxPlugins) // checkInjectors reports the error
+	for _, name := range names {
+		if strings.Contains(name, "jackfield") {
+			return path.Join(dir, name)
+		}
+	}
+	return ""
 }
 
 // nriVersion is the version of NRI in a runtime.
@@ -173,7 +194,7 @@ func checkVswitches(_ context.Context, n *node) (found findings) {
 		}
 	}
 	switch {
-	case n.isPodmanOnly():
+	case n.isHookOnly():
 		found.add(Note, "", "not checked: jackfield-nri checks the vswitches, and is not running")
 		return found
 	case !n.isRegistered():

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/internal/config/runtimeconfig"
+	"github.com/jackfield/jackfield/internal/edit/cdiedits"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
 
@@ -93,6 +94,9 @@ func checkCRIO(_ context.Context, n *node) (found findings) {
 	}
 	n.crio = conf
 	enable, blocks := conf.Get("crio", "nri", "enable_nri"), conf.NRIBlocks()
+	if enable.IsNot("true") && checkCRIOHook(n, &found) {
+		return found
+	}
 	for _, b := range blocks {
 		found.add(Error, "set "+b.Key+" = "+b.Want+" in [crio.nri] at "+b.Place()+" and restart CRI-O", "%s %s", b.File,
 			b.Effect)
@@ -106,6 +110,22 @@ func checkCRIO(_ context.Context, n *node) (found findings) {
 		found.addOK("%s has NRI on", enable.File)
 	}
 	return found
+}
+
+// checkCRIOHook reports whether CRI-O, which has NRI off, runs jackfield-hook instead.
+func checkCRIOHook(n *node, found *findings) bool {
+	file, program := findJackfieldHook(n, found, crioHooksDirs(n.crio))
+	if file == "" {
+		return false
+	}
+	if fault := cdiedits.CheckHook(n.Host, program); fault != nil {
+		found.add(Error, "install jackfield-hook, or correct hook.path", "%s has CRI-O run %s, which %s", file, program,
+			fault.Rule)
+		return false
+	}
+	n.hookServesCRIO = true
+	found.addOK("CRI-O runs %s by %s, and has NRI off: the hook delivers devices and sockets", program, file)
+	return true
 }
 
 // findNRISocket finds the NRI socket and Podman.
