@@ -23,7 +23,7 @@ type SpecError struct {
 
 // Error names the file, the first fault, and the number of further faults.
 func (e *SpecError) Error() string {
-	return "load CDI spec " + e.Faults.diagnostics().WithFile(e.Path).Summary()
+	return "load CDI spec " + diag.All("", e.Faults).WithFile(e.Path).Summary()
 }
 
 // Unwrap returns each fault.

@@ -277,7 +277,7 @@ func (r *reader) validateFile(name string, checkHost bool) (diag.List, error) {
 	}
 	var faults diag.List
 	if f.err != nil {
-		faults = f.err.Faults.diagnostics()
+		faults = diag.All("", f.err.Faults)
 		if !r.opts.TrustAnyone && errdefs.IsPermissionDenied(f.err) {
 			trusting := *r
 			trusting.opts.TrustAnyone, trusting.files.TrustAnyone = true, true

@@ -49,24 +49,10 @@ func (e *FieldError) diagnostic() *diag.Diagnostic {
 type FieldErrors []*FieldError
 
 // Error joins the faults with "; ".
-func (l FieldErrors) Error() string { return l.diagnostics().Error() }
+func (l FieldErrors) Error() string { return diag.Join(l) }
 
 // Unwrap supports [errors.Is] and [errors.As].
-func (l FieldErrors) Unwrap() []error {
-	errs := make([]error, len(l))
-	for i, e := range l {
-		errs[i] = e
-	}
-	return errs
-}
-
-func (l FieldErrors) diagnostics() diag.List {
-	list := make(diag.List, len(l))
-	for i, e := range l {
-		list[i] = e.diagnostic()
-	}
-	return list
-}
+func (l FieldErrors) Unwrap() []error { return diag.Errors(l) }
 
 // inOrder sorts faults by their place in the file, and bounds their number.
 func inOrder(all FieldErrors) FieldErrors {

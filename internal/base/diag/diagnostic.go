@@ -115,19 +115,25 @@ func (l List) Sort() {
 }
 
 // Error joins the faults with "; ".
-func (l List) Error() string {
-	texts := make([]string, len(l))
-	for i, d := range l {
-		texts[i] = d.Error()
+func (l List) Error() string { return Join(l) }
+
+// Unwrap lists the faults for errors.Is and errors.As.
+func (l List) Unwrap() []error { return Errors(l) }
+
+// Join joins the texts of errors with "; ".
+func Join[E error](list []E) string {
+	texts := make([]string, len(list))
+	for i, e := range list {
+		texts[i] = e.Error()
 	}
 	return strings.Join(texts, "; ")
 }
 
-// Unwrap lists the faults for errors.Is and errors.As.
-func (l List) Unwrap() []error {
-	errs := make([]error, len(l))
-	for i, d := range l {
-		errs[i] = d
+// Errors returns errors of one type as a list for errors.Is and errors.As.
+func Errors[E error](list []E) []error {
+	errs := make([]error, len(list))
+	for i, e := range list {
+		errs[i] = e
 	}
 	return errs
 }
