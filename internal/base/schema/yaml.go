@@ -30,7 +30,8 @@ func ParseYAML(text string) (*jsontree.Node, *diag.Diagnostic) {
 
 // ParsePlain is ParseYAML for a file that people write. It rejects YAML features that obscure the meaning of a file:
 // anchors, aliases (and with them documents that grow when decoded), tags, merge keys, and keys of other types than
-// string. A date without quotes is a [jsontree.Time]. It returns all faults. Without a tree, the text cannot be decoded.
+// string. A date without quotes is a [jsontree.Time]. It returns all faults. Without a tree, the text cannot be
+// decoded.
 func ParsePlain(text string) (*jsontree.Node, diag.List) {
 	return parseYAML(text, true)
 }
@@ -160,18 +161,7 @@ func (c *converter) convertAt(keyOrIndex any, y *yaml.Node, depth int) *jsontree
 
 func (c *converter) convertScalar(n *jsontree.Node, y *yaml.Node) {
 	c.checkTag(y)
-	setScalar(n, y)
-	if n.Kind == jsontree.Time && !c.plain {
-		n.Kind = jsontree.String
-	}
-	if y.ShortTag() == "!!binary" && y.Decode(&n.Text) != nil {
-		c.reject(y, "", "not base64, which !!binary asks for")
-	}
-}
-
-// setScalar sets the kind and the text of a value.
-func setScalar(n *jsontree.Node, y *yaml.Node) {
-	n.Text = y.Value
+	n.Kind, n.Text = jsontree.String, y.Value
 	switch y.ShortTag() {
 	case "!!null":
 		n.Kind = jsontree.Null
@@ -180,9 +170,13 @@ func setScalar(n *jsontree.Node, y *yaml.Node) {
 	case "!!int", "!!float":
 		n.Kind = jsontree.Number
 	case "!!timestamp":
-		n.Kind = jsontree.Time
-	default:
-		n.Kind = jsontree.String
+		if c.plain {
+			n.Kind = jsontree.Time
+		}
+	case "!!binary":
+		if y.Decode(&n.Text) != nil {
+			c.reject(y, "", "not base64, which !!binary asks for")
+		}
 	}
 }
 
@@ -213,11 +207,13 @@ func (c *converter) addMembers(n *jsontree.Node, y *yaml.Node, depth int) {
 			}
 			continue
 		}
-		if k = c.resolveKey(k); k == nil {
+		c.left++ // for the key
+		key := c.convert(k, depth+1)
+		if !c.checkKey(k, key) {
 			continue
 		}
-		child := c.convertAt(k.Value, v, depth+1)
-		child.Key, child.KeyLine, child.KeyColumn = k.Value, k.Line, k.Column
+		child := c.convertAt(key.Text, v, depth+1)
+		child.Key, child.KeyLine, child.KeyColumn = key.Text, key.Line, key.Column
 		n.Children = append(n.Children, child)
 	}
 	if merge == nil || c.plain {
@@ -230,28 +226,20 @@ func (c *converter) addMembers(n *jsontree.Node, y *yaml.Node, depth int) {
 	c.mergeMembers(n, c.convert(merge, depth+1), present)
 }
 
-// resolveKey returns the node of a key, or nil for an invalid key, which it rejects.
-func (c *converter) resolveKey(k *yaml.Node) *yaml.Node {
-	c.checkMarks(k)
-	for k.Kind == yaml.AliasNode {
-		k = k.Alias
-	}
-	if k.Kind == yaml.ScalarNode {
-		c.checkTag(k)
-	}
-	switch tag := k.ShortTag(); {
-	case c.plain && (k.Kind != yaml.ScalarNode || tag != "!!str"):
-		c.addFault(k, jsontree.JoinPath("", c.path...), describeScalar(k),
+// checkKey rejects a key that is no string. In a document that is not plain, numbers and booleans are strings.
+func (c *converter) checkKey(y *yaml.Node, key *jsontree.Node) bool {
+	switch {
+	case c.plain && y.Kind != yaml.AliasNode && key.Kind != jsontree.String:
+		c.addFault(y, jsontree.JoinPath("", c.path...), Describe(key),
 			"a key must be a string; put it in quotes if it is one")
-		return nil
-	case k.Kind != yaml.ScalarNode:
-		c.reject(k, "", "a key must be a string")
-		return nil
-	case tag == "!!null":
-		c.reject(k, "", "a key must be a string, not null")
-		return nil
+	case key.Kind >= jsontree.Array:
+		c.reject(y, "", "a key must be a string")
+	case key.Kind == jsontree.Null && !c.isUnusable:
+		c.reject(y, "", "a key must be a string, not null")
+	default:
+		return true
 	}
-	return k
+	return false
 }
 
 // mergeMembers adds the members of a mapping, or of a list of mappings, whose keys are not present.
@@ -269,19 +257,6 @@ func (c *converter) mergeMembers(n, merged *jsontree.Node, present map[string]bo
 		c.faults = append(c.faults, &diag.Diagnostic{Line: merged.Line, Column: merged.Column,
 			Rule: "a merge key takes a mapping or a list of mappings"})
 	}
-}
-
-// describeScalar is [Describe] of a node that has no place in the tree.
-func describeScalar(y *yaml.Node) string {
-	n := &jsontree.Node{}
-	setScalar(n, y)
-	switch y.Kind {
-	case yaml.MappingNode:
-		n.Kind = jsontree.Object
-	case yaml.SequenceNode:
-		n.Kind = jsontree.Array
-	}
-	return Describe(n)
 }
 
 // ParseInteger reads an integer in any of the notations of YAML, those of JSON among them. It rejects fractions.

@@ -47,21 +47,25 @@ func FuzzRecords(f *testing.F) {
 }
 
 func fuzzRecord(t *testing.T, data []byte) {
-	r := decodeRecord(data, "me", "s1", "c1")
+	in := (&records{}).in("s1")
+	r, err := in.Decode("c1.container", data)
+	if err != nil {
+		return
+	}
 	if r.ID != "c1" || r.SandboxID != "s1" || len(r.Files) > 0 {
 		t.Errorf("%q decoded to the record %+v", data, r)
 	}
 	for _, p := range append(mountPoints(&r.Container), pathsOf(r.Dirs)...) {
-		if in := filepath.Join("/state/containers/c1", p); !strings.HasPrefix(in, "/state/containers/c1/") {
-			t.Errorf("%q leads to %q", data, in)
+		if at := filepath.Join("/state/containers/c1", p); !strings.HasPrefix(at, "/state/containers/c1/") {
+			t.Errorf("%q leads to %q", data, at)
 		}
 	}
 	text, err := json.Marshal(r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again := decodeRecord(text, "else", "s1", "c1"); !sameJSON(again, r) {
-		t.Errorf("%q is encoded as %s, which is decoded to %+v", data, text, again)
+	if again, err := in.Decode("c1.container", text); err != nil || !sameJSON(again, r) {
+		t.Errorf("%q is encoded as %s, which is decoded to %+v, %v", data, text, again, err)
 	}
 }
 

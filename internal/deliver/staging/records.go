@@ -21,6 +21,7 @@ import (
 	"github.com/jackfield/jackfield/internal/deliver/sockaccess"
 	"github.com/jackfield/jackfield/internal/edit"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
+	"github.com/jackfield/jackfield/internal/host/jsonstore"
 )
 
 // SandboxesDir returns the directory in stateDir that has a directory of records for each sandbox.
@@ -74,21 +75,6 @@ type record struct {
 	rebinds map[string]int // by the socket's host path, in this process; the lock guards it
 }
 
-// decodeRecord decodes a record. An invalid record, and one with a path that leads out of the
-// container's directory, counts as empty, because removal follows its paths.
-func decodeRecord(data []byte, owner, sandboxID, containerID string) record {
-	unknown := record{Owner: owner, Container: edit.Container{ID: containerID, SandboxID: sandboxID}}
-	var r record
-	if json.Unmarshal(data, &r) != nil {
-		return unknown
-	}
-	r.ID, r.SandboxID = containerID, sandboxID
-	if validatePlaces(&r.Container) != nil {
-		return unknown
-	}
-	return r
-}
-
 const (
 	containerSuffix = ".container"
 	bundleFile      = "bundle"
@@ -126,11 +112,23 @@ func (rs *records) name(sandboxID, containerID string) string {
 	return strings.TrimPrefix(rs.file(sandboxID, containerID), node+"/")
 }
 
-// read reads a container's record. A record that is empty or was cut short by a crash
-// counts as a container of this owner with no content.
+// in returns the records of a sandbox's containers. A path that leads out of the container's directory makes a record
+// invalid, because removal follows the paths.
+func (rs *records) in(sandboxID string) jsonstore.Store[record] {
+	return jsonstore.Store[record]{Dir: rs.sandboxDir(sandboxID), MaxSize: 64 << 20,
+		Check: func(file string, r *record) error {
+			r.ID, r.SandboxID = strings.TrimSuffix(file, containerSuffix), sandboxID
+			return validatePlaces(&r.Container)
+		}}
+}
+
+// read reads a container's record. A record that is missing, invalid, or was cut short by a crash counts as a
+// container of this owner with no content.
 func (rs *records) read(sandboxID, containerID string) record {
-	data, _ := os.ReadFile(rs.file(sandboxID, containerID)) // nothing where it cannot be read
-	return decodeRecord(data, rs.owner, sandboxID, containerID)
+	if r, _ := rs.in(sandboxID).Read(containerID + containerSuffix); r != nil {
+		return *r
+	}
+	return record{Owner: rs.owner, Container: edit.Container{ID: containerID, SandboxID: sandboxID}}
 }
 
 // create writes a container's record. The lock is held.
@@ -155,11 +153,7 @@ func (rs *records) create(c *edit.Container) error {
 
 // rewrite replaces a container's record atomically.
 func (rs *records) rewrite(r *record) error {
-	data, err := json.Marshal(r)
-	if err != nil {
-		return err
-	}
-	return hostfs.ReplaceFile(rs.file(r.SandboxID, r.ID), data, 0o600)
+	return rs.in(r.SandboxID).Write(r.ID+containerSuffix, r)
 }
 
 // hasSandbox reports whether a sandbox has a record. On an error it reports true, so that the

@@ -228,11 +228,10 @@ func (s *Store) recordContainer(c *edit.Container) error {
 // removeChanged removes the container if its record differs from c. again means that the record does not differ. A
 // hook that runs at two stages knows the bundle only at the second, when the container has its directory mounted.
 func (s *Store) removeChanged(c *edit.Container) (again bool, err error) {
-	data, err := os.ReadFile(s.records.file(c.SandboxID, c.ID))
-	if errors.Is(err, os.ErrNotExist) {
+	if modTime(s.records.file(c.SandboxID, c.ID)).IsZero() {
 		return false, nil
 	}
-	r := decodeRecord(data, s.opts.Owner, c.SandboxID, c.ID) // without a readable record it is empty
+	r := s.records.read(c.SandboxID, c.ID)
 	r.Bundle = c.Bundle
 	had, err := json.Marshal(&r.Container)
 	if err != nil {

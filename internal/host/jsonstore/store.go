@@ -109,8 +109,6 @@ func (s Store[T]) path(file string) (string, error) {
 // damagedError is the reason why a record is [ErrDamaged].
 type damagedError struct{ error }
 
-func (e damagedError) Unwrap() error { return e.error }
-
 // Is supports [errors.Is].
 func (e damagedError) Is(target error) bool {
 	return target == ErrDamaged || target == errdefs.ErrInvalidArgument
