@@ -7,7 +7,7 @@
 //   - A lookup sees every spec file that was renamed into place, or closed after writing, before the lookup.
 //   - A broken file makes no other file's devices unusable.
 //   - Errors have file, line, column, field and rule, and errors about unknown devices list similar names.
-//   - A spec file that other users can write is refused, because its author decides what runs as root.
+//   - A spec file that other users can write is refused, because its author decides which programs root runs.
 //   - A [Cache] has no goroutine. Its lookups read only the files that changed.
 //   - A lookup returns a copy that belongs to the caller, and an injection that fails leaves the OCI spec unchanged.
 //

@@ -16,7 +16,7 @@ import (
 // maxFaults bounds the faults that are reported of one file.
 const maxFaults = 16
 
-// parsedSpec is what was found in the text of a spec file.
+// parsedSpec is the content of a spec file, with its faults.
 type parsedSpec struct {
 	spec *specs.Spec // nil where there are faults
 	// kind and names of devices are given as far as they could be read.
@@ -29,7 +29,7 @@ type parsedSpec struct {
 
 // parseSpec reads a spec. It goes on after a fault, so that one run reports all of them.
 //
-// It tries JSON first. What is not JSON is read as YAML whatever the file is called, as the
+// It tries JSON first. Any other text is read as YAML, whatever the file is called, as the
 // CDI libraries do.
 func parseSpec(text string, withRefs bool) parsedSpec {
 	c := &checker{withRefs: withRefs, version: -1}
@@ -122,7 +122,7 @@ func (c *checker) report(n *jsontree.Node, key, found, rule string) {
 	}
 }
 
-// addWarning reports what does not refuse the file.
+// addWarning adds a finding that does not refuse the file.
 func (c *checker) addWarning(n *jsontree.Node, key, rule string) {
 	if len(c.warnings) < maxFaults {
 		c.warnings = append(c.warnings, &diag.Diagnostic{Line: n.Line, Column: n.Column, Field: c.fieldPath(key), Rule: rule, Severity: diag.SeverityWarning})
@@ -148,7 +148,7 @@ func describe(n *jsontree.Node) string {
 // isPresent tells a value from one that is absent or null.
 func isPresent(n *jsontree.Node) bool { return n != nil && n.Kind != jsontree.Null }
 
-// countEntries returns the number of entries of an array, 0 for what is absent, and 1 for anything
+// countEntries returns the number of entries of an array, 0 for an absent value, and 1 for anything
 // else.
 func countEntries(n *jsontree.Node) int {
 	switch {

@@ -38,7 +38,7 @@ func (c *checker) requireVersionInLastDevice(since string, n *jsontree.Node, key
 	c.requireVersion(since, n, key, "")
 }
 
-// versionRule returns what something needs that came with a later version than the file's, or "".
+// versionRule returns the rule that a part breaks which came with a later version than the file's, or "".
 func (c *checker) versionRule(since, what string) string {
 	if c.version < 0 || c.version >= slices.Index(knownVersions, since) {
 		return ""

@@ -13,8 +13,8 @@ import (
 	"github.com/jackfield/jackfield/internal/base/jsontree"
 )
 
-// validator applies the rules of §3 to a parsed source and collects what they find. What
-// it returns is valid only without faults.
+// validator applies the rules of §3 to a parsed source and collects the findings. Its
+// result is valid only without faults.
 type validator struct {
 	source, file     string
 	opts             marshalOptions

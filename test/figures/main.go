@@ -28,7 +28,7 @@ import (
 const (
 	maxLongLines    = 0.1  // lines of more than maxColumns columns
 	minCommentLines = 13.5 // the target is 15
-	maxWhatComments = 0.8  // comment lines with "what"; the target is 0.3
+	maxWhatComments = 0.3  // comment lines with "what"; the target is 0.3
 	maxWantErrors   = 0.1  // error messages with "want"
 	maxMethods      = 81   // the target is 30
 )

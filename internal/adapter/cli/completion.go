@@ -89,7 +89,7 @@ func (n *hostFlags) completeNamedSockets(cmd *cobra.Command, _ []string, _ strin
 	return slices.Sorted(maps.Keys(local.cfg.Sockets.Named)), cobra.ShellCompDirectiveNoFileComp
 }
 
-// containerIDs are the containers that the daemon injected something into, or that lack what they requested.
+// containerIDs are the containers that the daemon injected something into, or that lack their requests.
 func containerIDs(now *status.Node) []cobra.Completion {
 	var words []cobra.Completion
 	for _, c := range slices.Concat(now.Containers, now.Missed) {

@@ -38,7 +38,7 @@ func (t *explainText) writeExplanation(x *explain.Explanation) {
 	}
 	for i := range x.NotChecked {
 		it := &x.NotChecked[i]
-		// One line: the reason is what to do.
+		// One line: the reason is a remedy.
 		fmt.Fprintf(t, "\n  %s: %s (%s)\n", plain(it.Request), outcomeText(it.Outcome), plain(it.Reason))
 		t.writeLine("asked", "by "+requesterText(it.From))
 		for _, n := range it.Notes {
@@ -115,9 +115,9 @@ func (t *explainText) writeLine(name, value string) {
 	}
 }
 
-// writeReason prints why a request is not injected: each fault of device-info on a line, what was searched
-// on a line each, and the lines of YAML that allow it, so that they can be copied. It leaves out what
-// the lines around it show: the request, its annotation and its file.
+// writeReason prints why a request is not injected: each fault of device-info on a line, each place that was
+// searched on a line, and the lines of YAML that allow it, so that they can be copied. It leaves out the parts
+// that the lines around it show: the request, its annotation and its file.
 func (t *explainText) writeReason(err error, it *engine.Item) {
 	place := ""
 	var hints []string

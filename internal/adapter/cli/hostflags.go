@@ -117,7 +117,7 @@ func (n *hostFlags) openRegistry(cmd *cobra.Command, env Env, watch bool) (*cdi.
 }
 
 // hostPath returns an argument as a host path. A relative path is the caller's; with --root it is
-// refused, because nothing says what it is relative to.
+// refused, because nothing says to which directory it is relative.
 func (n *hostFlags) hostPath(cmd *cobra.Command, arg string) (string, error) {
 	switch {
 	case arg == "":

@@ -147,7 +147,7 @@ func (f *specFile) writeSpec(stdout io.Writer, text []byte) error {
 }
 
 // writeOther writes the file of -o. An existing file keeps its mode and owner. A new one has the
-// mode of the spec or, for standard input, what the umask leaves.
+// mode of the spec or, for standard input, the mode that the umask leaves.
 func (f *specFile) writeOther(text []byte) error {
 	to, err := openFile(f.out)
 	if err != nil {

@@ -45,7 +45,7 @@ type manifestFlags struct {
 	namespace string
 	container string // only this one; "" for all
 
-	manifest.Objects     // what the files hold
+	manifest.Objects     // of the files
 	unread           int // files of several that cannot be read
 }
 

@@ -125,7 +125,7 @@ func validateCommand(env Env) *cobra.Command {
 type validatedFile struct {
 	File     string    `json:"file"`
 	Valid    bool      `json:"valid"`             // no finding is an error
-	Content  string    `json:"content,omitempty"` // what a valid file holds
+	Content  string    `json:"content,omitempty"` // a summary of a valid file
 	Findings diag.List `json:"findings"`
 }
 

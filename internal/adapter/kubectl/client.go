@@ -50,7 +50,7 @@ func (p *pod) isPlugin() bool {
 	return slices.ContainsFunc(p.Spec.Containers, func(c struct{ Name string }) bool { return c.Name == container })
 }
 
-// kubectl runs kubectl. Its error has what kubectl printed to standard error.
+// kubectl runs kubectl. Its error has the standard error of kubectl.
 func (c *client) kubectl(ctx context.Context, stdin io.Reader, stdout io.Writer, args ...string) error {
 	var flags []string
 	for _, f := range [][2]string{{"--kubeconfig", c.kubeconfig}, {"--context", c.context}, {"--as", c.as}} {

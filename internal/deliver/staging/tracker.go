@@ -152,7 +152,7 @@ func (t *tracker) track(r *record) {
 		check := func() { t.onSocketEvent(src) } // it may have changed since it was opened
 		if src == nil {
 			src = &hostSocket{socket: *k, containers: make(map[string]*record)}
-			// What checks the socket moves the watch if a tenant can write on the way.
+			// The check of the socket moves the watch if a tenant can write on the way.
 			check = func() { t.watchSocket(src, false) }
 			t.sockets[k.HostPath()] = src
 		}

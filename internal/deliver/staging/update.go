@@ -161,7 +161,7 @@ func (u *update) dropNew() {
 	u.droppedBy = u.records.name(u.now.SandboxID, u.now.ID)
 }
 
-// mountAdded mounts the new sockets and socket directories. What cannot be mounted stays in the
+// mountAdded mounts the new sockets and socket directories. One that cannot be mounted stays in the
 // record, so that track checks it again.
 func (u *update) mountAdded(dir string) {
 	for _, m := range u.added {

@@ -58,7 +58,7 @@ type member struct {
 	members []member
 }
 
-// changedMembers returns what a set of edits changes in the configuration.
+// changedMembers returns the members of the configuration that a set of edits changes.
 func (c *Config) changedMembers(set *edit.Set) ([]member, error) {
 	linux := cmp.Or(c.spec.Linux, &rspec.Linux{})
 	if err := checkNetDevices(linux.NetDevices, set.NetDevices); err != nil {
@@ -109,7 +109,7 @@ func changedObject(key string, members ...[]member) []member {
 	return nil
 }
 
-// changedList returns a list if it differs from what it was. Elements that stay keep their text.
+// changedList returns a list if it differs from the one before. Elements that stay keep their text.
 func changedList[T any](key string, before, after []element[T]) []member {
 	if slices.EqualFunc(before, after, func(a, b element[T]) bool { return a.text == b.text }) {
 		return nil

@@ -132,7 +132,7 @@ func elementsOf[T any](c *Config, values []T, path ...any) []element[T] {
 // network devices, device cgroup rules, cgroupsPath and rootfsPropagation. It must not be changed.
 func (c *Config) Spec() *rspec.Spec { return &c.spec }
 
-// Existing returns what a container with this configuration has, for the resolution of edits that
+// Existing returns the state of a container with this configuration, for the resolution of edits that
 // are to be applied to it.
 func Existing(spec *rspec.Spec) edit.Existing {
 	have := edit.Existing{CDIReplaces: true}

@@ -18,7 +18,7 @@ import (
 //
 //	CAP_SYS_ADMIN     mounts in the state directory, which bind sockets into containers
 //	CAP_CHOWN         directories and ACLs for the container's user
-//	CAP_FOWNER        modes and ACLs of what belongs to that user, or to the vswitch's
+//	CAP_FOWNER        modes and ACLs of files that belong to that user, or to the vswitch's
 //	CAP_DAC_OVERRIDE  directories of other users: sockets are created and removed in them
 const neededCapabilities uint64 = 1<<unix.CAP_SYS_ADMIN | 1<<unix.CAP_CHOWN | 1<<unix.CAP_FOWNER |
 	1<<unix.CAP_DAC_OVERRIDE

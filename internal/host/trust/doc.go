@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package trust decides whether root can act on a file or directory. A process that can write the
-// file decides what root does, so the file must belong to root or to this process's user, and only
+// file decides on actions of root, so the file must belong to root or to this process's user, and only
 // its owner may be able to write it.
 //
 // The check uses the stat of an open descriptor, so that the checked file is the file that is read.

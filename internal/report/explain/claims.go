@@ -82,7 +82,7 @@ func (x *Explainer) explainClaims(p *manifest.Pod, r *engine.Request) (items []e
 	return items
 }
 
-// checkUse checks what a container says about a claim against the pod and the claims in the manifests. It
+// checkUse checks the use of a claim by a container against the pod and the claims in the manifests. It
 // adds the content of the manifests to the item's notes, and returns the metadata files of the devices.
 func (x *Explainer) checkUse(p *manifest.Pod, use manifest.ClaimUse, item *engine.Item) ([]devicemetadata.File, error) {
 	var names []string

@@ -73,12 +73,12 @@ type Options struct {
 	IsPod bool
 }
 
-// Explainer explains the containers of pods. The engine explains what an adapter would request. A manifest
+// Explainer explains the containers of pods. The engine explains the requests of an adapter. A manifest
 // says more, about networks, ports and resource claims: the explainer adds an item for each of these.
 type Explainer struct {
 	opts   Options
 	engine *engine.Engine
-	ledger *engine.Ledger // what the containers of the pod have, for limits of pods
+	ledger *engine.Ledger // the usage of the containers of the pod, for limits of pods
 
 	metadata []devicemetadata.File // of the host
 	// MetadataError is why not all metadata was read, or nil.
@@ -86,7 +86,7 @@ type Explainer struct {
 	// RefusedHooks has the faults of the node's hook files that it refuses.
 	RefusedHooks []string
 	unreadHooks  []string // the faults of hooks.d directories that cannot be read
-	// missing is what the engine needs to ask the kubelet which of the metadata files are a container's;
+	// missing is the part that the engine lacks to ask the kubelet which of the metadata files are a container's;
 	// "" if it has everything.
 	missing string
 }
@@ -228,8 +228,8 @@ func (x *Explainer) explainContainer(ctx context.Context, r *engine.Request, mor
 	return out, plan.Usage
 }
 
-// capabilitiesOf returns the capabilities of the newest NRI for a container. The doctor and the plugin report what the
-// node's own version cannot.
+// capabilitiesOf returns the capabilities of the newest NRI for a container. The doctor and the plugin report the
+// limits of the node's own version.
 func capabilitiesOf(r *engine.Request) capability.Capabilities {
 	can := capability.Capabilities{DeviceRules: true, NetDevices: true, RDT: true, Validate: true, Rlimits: true}
 	if r.User != nil {

@@ -22,8 +22,8 @@ import (
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
 
-// SandboxRecord is what a host has on record about a sandbox: its device-info, and what was injected
-// into its containers.
+// SandboxRecord is the record of a host about a sandbox: its device-info, and the injections into its
+// containers.
 type SandboxRecord struct {
 	SandboxID  string
 	DeviceInfo []deviceinfo.Entry

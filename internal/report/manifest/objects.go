@@ -16,7 +16,7 @@ import (
 	"github.com/jackfield/jackfield/internal/source/attachment"
 )
 
-// Objects are the objects of manifests that decide what containers get. Of two networks or claims with the same
+// Objects are the objects of manifests that decide which devices containers get. Of two networks or claims with the same
 // name the last one counts.
 type Objects struct {
 	Pods     []*Pod             // and pod templates, in the order of the files

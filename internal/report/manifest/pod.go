@@ -13,8 +13,8 @@ import (
 	"github.com/jackfield/jackfield/internal/engine"
 )
 
-// Pod is the part of a Pod (core/v1), or of a workload's pod template, that decides what its
-// containers get.
+// Pod is the part of a Pod (core/v1), or of a workload's pod template, that decides which
+// devices its containers get.
 type Pod struct {
 	Kind     string `json:"kind"` // of the workload whose template it is
 	Metadata struct {
@@ -144,7 +144,7 @@ func (p *Pod) Requests(sandboxID, name string) []*engine.Request {
 			Container: c.Name, Image: c.Image, RuntimeHandler: p.Spec.RuntimeClassName, Labels: p.Metadata.Labels, Annotations: p.Metadata.Annotations,
 			User: effectiveUser(c.SecurityContext, p.Spec.SecurityContext),
 		}
-		if len(c.Command) > 0 { // else the image says what is run
+		if len(c.Command) > 0 { // else the image has the command
 			r.Args = slices.Concat(c.Command, c.Args)
 		}
 		for _, e := range c.Env {

@@ -30,7 +30,7 @@ type caseFile struct {
 // caseSpec is one case: the requests of a container, and the expected outcome.
 type caseSpec struct {
 	Name string `json:"name"`
-	// Pod is a manifest, relative to the file. It replaces For; what its annotations name is added
+	// Pod is a manifest, relative to the file. It replaces For; the requests of its annotations are added
 	// to Ask.
 	Pod       string          `json:"pod"`
 	Container string          `json:"container"` // only this one of Pod
@@ -48,7 +48,7 @@ type CaseResult struct {
 	File   string   `json:"file"`
 	Name   string   `json:"name"`
 	Passed bool     `json:"passed"`
-	Diff   []string `json:"diff,omitempty"` // lines: what was wanted, what came
+	Diff   []string `json:"diff,omitempty"` // lines: the expectation, the result
 }
 
 // RunCases runs the test cases in a file, or in the files of a directory; "-" is standard input. load returns the

@@ -16,7 +16,7 @@ import (
 type PodQuery struct {
 	Container string // only this one; "" for all
 	Network   string // that brings the sockets and devices of More; "" for none
-	More      Query  // beside what the annotations and networks of each container name
+	More      Query  // beside the requests of the annotations and networks of each container
 	// Count is the usage of each container. Without it the requests are counted.
 	Count *policy.Usage
 	// PodHas is the usage of further containers of the pod.
@@ -92,7 +92,7 @@ func (q *Query) usage() policy.Usage {
 		Mounts: len(q.Mounts), Hooks: len(q.Hooks), Ports: len(q.Ports)}
 }
 
-// evaluateLimits returns the decisions about how much a container gets, beside what its pod's other containers have:
+// evaluateLimits returns the decisions about how much a container gets beside the other containers of its pod:
 // those that are not granted, or else one if the caller gives the count.
 func (p *Policy) evaluateLimits(s policy.Subject, asked policy.Usage, count *policy.Usage,
 	others policy.Usage) []Decision {

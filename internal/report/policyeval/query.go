@@ -185,8 +185,8 @@ func (p *Policy) annotationQuery(r *engine.Request) (q Query, err error) {
 	return q, err
 }
 
-// socketPath returns the path of a socket as on a host whose /var/run is a symlink to /run, as on most: what a rule
-// denies below one of them, it denies below the other.
+// socketPath returns the path of a socket as on a host whose /var/run is a symlink to /run, as on most: a rule that
+// denies a path below one of them denies it below the other.
 func socketPath(path string) policy.SocketPath {
 	at := policy.SocketPath{Path: path}
 	switch short := reserved.WithoutVar(path); {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package status is the status of a Jackfield daemon: what it injected into which running
-// container, from which file, by which rule. The daemon serves it at a socket in its state
+// Package status is the status of a Jackfield daemon: its injections into running
+// containers, each with its file and rule. The daemon serves it at a socket in its state
 // directory, and keeps a record of each container there, which survives a restart.
 //
 //	<state>/status.sock          answers GET /status, in JSON; root's alone

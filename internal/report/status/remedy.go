@@ -4,7 +4,7 @@ package status
 
 import "cmp"
 
-// FindRemedy returns what an administrator can do about the runtime; "" for one that applies what NRI plugins request.
+// FindRemedy returns the remedy for a runtime; "" for one that applies the adjustments of NRI plugins.
 func (r *Runtime) FindRemedy() string {
 	if r.Limitation() == "" {
 		return ""

@@ -25,9 +25,9 @@ type Node struct {
 	// Containers are the running containers that have something injected, by namespace, pod,
 	// name and ID.
 	Containers []Container `json:"containers"`
-	// Missed are the running containers that lack what they requested, because they were
+	// Missed are the running containers that lack their requests, because they were
 	// created while the daemon was not connected; in the same order. Their requests have the
-	// outcome that they would have now: "injected" is what the container would get.
+	// outcome that they would have now: the container would get everything that is "injected".
 	Missed []Container `json:"missed,omitempty"`
 	// Sockets are those of running containers, by container and path, whichever adapter served it. SocketsError is
 	// why they are not known.
@@ -58,8 +58,8 @@ type Runtime struct {
 	NRI     string `json:"nri,omitempty"` // "" where it is unknown
 }
 
-// Limitation returns why containers of the runtime get nothing from the plugin; "" for a runtime that applies what NRI
-// plugins request. dockerd applies variables and mounts only, and drops the rest without an error.
+// Limitation returns why containers of the runtime get nothing from the plugin; "" for a runtime that applies the
+// adjustments of NRI plugins. dockerd applies variables and mounts only, and drops the rest without an error.
 func (r *Runtime) Limitation() string {
 	if r == nil || r.Name != "docker" {
 		return ""
@@ -108,9 +108,9 @@ type Request struct {
 	Rule    string         `json:"rule,omitempty"` // that granted it
 	Outcome string         `json:"outcome"`        // injected, present, unmanaged, skipped, refused or failed
 	Reason  string         `json:"reason,omitempty"`
-	Audit   string         `json:"audit,omitempty"` // what mode enforce would have denied
+	Audit   string         `json:"audit,omitempty"` // the denials that mode enforce would have made
 	Notes   []string       `json:"notes,omitempty"`
-	Asked   []policy.Asked `json:"asked,omitempty"` // what policy decided on
+	Asked   []policy.Asked `json:"asked,omitempty"` // the things that policy decided on
 }
 
 // Edit is one change of the container and its origin. A variable has only its name: the value

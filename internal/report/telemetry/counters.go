@@ -156,8 +156,8 @@ func (r *RuleCounter) values() (all []value) {
 // Source is where a request comes from. The values are those of a label.
 type Source string
 
-// SourceContainer is for what belongs to no single request, such as an annotation that cannot be
-// parsed, a limit, or what another plugin injects. The other sources are the kinds of requests.
+// SourceContainer is for faults that belong to no single request, such as an annotation that cannot be
+// parsed, a limit, or the injections of another plugin. The other sources are the kinds of requests.
 const SourceContainer Source = "container"
 
 var sources = [...]Source{"cdi", "network", "resource", "claim", "socket", "hook", "device-injector", SourceContainer}

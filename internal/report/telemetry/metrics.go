@@ -30,8 +30,8 @@ type Sample struct {
 	Hooks, HooksInError uint64 // of hooks.d: usable hooks, and unusable files and directories
 }
 
-// Family is one metric: its name, its type (counter, gauge or histogram) and what it
-// measures.
+// Family is one metric: its name, its type (counter, gauge or histogram) and its
+// explanation.
 type Family struct{ Name, Type, Help string }
 
 // The families that collect themselves.
@@ -86,7 +86,7 @@ func Families() []Family {
 	return append(out, processFamilies...)
 }
 
-// NewGatherer returns the registry of the counters, of what sample returns, and of the
+// NewGatherer returns the registry of the counters, of the samples, and of the
 // process. sample is called once a scrape.
 func NewGatherer(c *Counters, sample func() *Sample) prometheus.Gatherer {
 	registry := prometheus.NewRegistry()

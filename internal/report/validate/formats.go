@@ -52,8 +52,8 @@ func (v *Validator) checkHook(t text) (content string, found diag.List) {
 	return "1 hook", v.rateFindings(t, found, err)
 }
 
-// rateFindings returns the findings of a CDI or hooks.d file. Those about this host, and not about what the
-// file holds, are warnings where this host does not read the file. A stage that only Podman knows is a
+// rateFindings returns the findings of a CDI or hooks.d file. Those about this host, and not about the
+// content, are warnings where this host does not read the file. A stage that only Podman knows is a
 // warning: the file may be for Podman.
 func (v *Validator) rateFindings(t text, all diag.List, err error) diag.List {
 	if err != nil {
