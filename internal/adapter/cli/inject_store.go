@@ -99,7 +99,7 @@ func (in *injection) runRemove(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	in.flags.requireOwner = true // containers get what the file says
+	in.flags.requireOwner = true // the file decides which devices containers get
 	if in.localNode, err = in.flags.openNode(cmd); err != nil {
 		return err
 	}
