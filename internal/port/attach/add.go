@@ -23,14 +23,16 @@ import (
 // creates directory, addresses, port and device-info, and reports to the runtime. Because the
 // record comes first, Remove finds everything that an interrupted Add created.
 //
-// addPlan is the plan of one Add: the record, the device-info file, the socket and the port.
-type addPlan struct {
+// addition is one Add of an attachment: its plan, and the parts that exist already.
+type addition struct {
+	*Attachment
+	st     *record.Store
 	record record.Record
 	dir    deviceinfo.CNIDir // of the device-info file
 	before *deviceinfo.Info  // copied by the runtime from the device plugin's file; nil for none
 	socket string            // path on the host, or "@name"
 	port   *vswitch.Port     // nil for none
-	driver vswitch.Driver    // drives the port
+	peer   vswitch.Driver    // of the vswitch of the port
 	policy *policy.Policy    // of the node; set together with port
 
 	damaged   bool // the device-info file exists, is unreadable, and belongs to no device plugin
@@ -54,23 +56,22 @@ func (t *Attachment) Add(ctx context.Context, allocate func(context.Context) (Ad
 	if err != nil {
 		return err
 	}
-	st, err := record.Open(t.Root, t.StateDir)
-	if err != nil {
+	if a.st, err = record.Open(t.Root, t.StateDir); err != nil {
 		return t.recordError(err)
 	}
-	defer st.Close()
+	defer a.st.Close()
 	t.reportStep("planned")
-	if a.driver != nil {
+	if a.peer != nil {
 		// Probe first: if the switch is down, Add records, allocates and creates nothing.
-		if err := t.switchError(a.driver.Probe(ctx)); err != nil {
+		if err := t.switchError(a.peer.Probe(ctx)); err != nil {
 			return err
 		}
 	}
-	if err := t.createRecord(st, &a.record); err != nil {
+	if err := a.createRecord(); err != nil {
 		return err
 	}
 	t.reportStep("recorded")
-	err = t.createAttachment(ctx, st, a, allocate)
+	err = a.createAttachment(ctx, allocate)
 	if err == nil {
 		t.reportStep("created")
 		err = report(a.record.Info)
@@ -80,29 +81,30 @@ func (t *Attachment) Add(ctx context.Context, allocate func(context.Context) (Ad
 		return nil
 	}
 	// The runtime gets the error of Add. If undoing fails, the record stays for Remove.
-	if undo := t.undoAdd(ctx, st, a); undo != nil {
-		undo = JoinErrors(undo, t.markLeftover(st))
+	m := &removal{t, a.st}
+	if undo := a.undoAdd(ctx, m); undo != nil {
+		undo = JoinErrors(undo, m.markLeftover())
 		fmt.Fprintf(t.Log, "%s: undo ADD: %v\n", t.Program, undo)
 	}
 	return err
 }
 
 // planAdd checks every precondition of an Add. It changes nothing on the host.
-func (t *Attachment) planAdd() (*addPlan, error) {
-	a := &addPlan{record: record.Record{Key: t.Key, IPAM: t.IPAM, Adapter: t.Adapter,
+func (t *Attachment) planAdd() (*addition, error) {
+	a := &addition{Attachment: t, record: record.Record{Key: t.Key, IPAM: t.IPAM, Adapter: t.Adapter,
 		Netns: t.Netns, NetnsID: record.FindNetns(t.Root, t.Netns), Namespace: t.Namespace, Pod: t.Pod,
 		Chained: t.Chained, InfoDir: t.InfoDir}}
-	if err := t.planInfoFile(a); err != nil {
+	if err := a.planInfoFile(); err != nil {
 		return nil, err
 	}
-	if err := t.planAddSocket(a); err != nil {
+	if err := a.planAddSocket(); err != nil {
 		return nil, err
 	}
-	if err := t.planPort(a); err != nil {
+	if err := a.planPort(); err != nil {
 		return nil, err
 	}
 	var err error
-	if a.record.Info, err = t.deviceInfo(a); err != nil {
+	if a.record.Info, err = a.deviceInfo(); err != nil {
 		return nil, err
 	}
 	if dir := a.record.Directory; dir != "" {
@@ -118,11 +120,11 @@ func (t *Attachment) PlanSocket() (*deviceinfo.Info, error) {
 	if !t.Device.IsSocket() {
 		return nil, nil
 	}
-	a := &addPlan{}
-	if err := t.planAddSocket(a); err != nil {
+	a := &addition{Attachment: t}
+	if err := a.planAddSocket(); err != nil {
 		return nil, err
 	}
-	return t.deviceInfo(a)
+	return a.deviceInfo()
 }
 
 // InfoFileName returns the name that Multus would choose for an attachment's device-info file.
@@ -133,30 +135,30 @@ func InfoFileName(k record.Key, namespace string) (string, error) {
 
 // planInfoFile determines the device-info file. The runtime's choice comes before the name that
 // Multus would choose (Device Information Specification, §4.2 and §5.1.2).
-func (t *Attachment) planInfoFile(a *addPlan) error {
-	full := t.InfoFile
+func (a *addition) planInfoFile() error {
+	full := a.InfoFile
 	if full == "" {
-		name, err := InfoFileName(t.Key, t.Namespace)
+		name, err := InfoFileName(a.Key, a.Namespace)
 		if err != nil {
 			return Fail(codeConfig, "invalid network configuration",
 				"cannot derive the name of the device-info file: %v", err)
 		}
-		full = path.Join(t.InfoDir, name)
+		full = path.Join(a.InfoDir, name)
 	}
-	err := t.checkInfoDir(t.InfoDir)
+	err := a.checkInfoDir(a.InfoDir)
 	if err != nil {
 		return err
 	}
-	a.dir = deviceinfo.CNIDir{Root: t.Root.Dir(), Dir: t.InfoDir}
+	a.dir = deviceinfo.CNIDir{Root: a.Root.Dir(), Dir: a.InfoDir}
 	if a.record.InfoFile, err = a.dir.Name(full); err != nil {
 		return Fail(codeConfig, "invalid network configuration: "+
-			t.Source.Name("runtimeConfig."+deviceinfo.CapabilityKey)+": "+diag.Quote(full), "%v", err)
+			a.Source.Name("runtimeConfig."+deviceinfo.CapabilityKey)+": "+diag.Quote(full), "%v", err)
 	}
-	if !isInfoFileOf(t.Key, a.record.InfoFile) {
-		key := t.Source.Name("runtimeConfig." + deviceinfo.CapabilityKey)
+	if !isInfoFileOf(a.Key, a.record.InfoFile) {
+		key := a.Source.Name("runtimeConfig." + deviceinfo.CapabilityKey)
 		return Fail(codeConfig, "invalid network configuration: "+key+": "+diag.Quote(full),
 			"%sinvalid value %s: %s; remove the key from the network, because the runtime sets it",
-			t.Source.Place(key), diag.Quote(full), infoFileRule(t.Key))
+			a.Source.Place(key), diag.Quote(full), infoFileRule(a.Key))
 	}
 	a.before, err = a.dir.Read(a.record.InfoFile)
 	switch {
@@ -164,11 +166,11 @@ func (t *Attachment) planInfoFile(a *addPlan) error {
 		return nil
 	case errdefs.IsInvalidArgument(err):
 		a.damaged = true
-		return t.checkDamagedInfo(a, err)
+		return a.checkDamagedInfo(err)
 	case err != nil:
 		return ioError("device-info", err)
-	case a.before.Type != t.Device.Kind:
-		return t.contradiction("type", string(t.Device.Kind), string(a.before.Type), full, "type")
+	case a.before.Type != a.Device.Kind:
+		return a.contradiction("type", string(a.Device.Kind), string(a.before.Type), full, "type")
 	}
 	return nil
 }
@@ -177,13 +179,13 @@ func (t *Attachment) planInfoFile(a *addPlan) error {
 // err describes the damage. If the network has a device of a device plugin, the file is the copy of
 // that plugin's file and must stay. The runtime can be writing the file that it names, so there
 // only an empty file is overwritten.
-func (t *Attachment) checkDamagedInfo(a *addPlan, err error) error {
-	if len(t.DeviceIDs) > 0 {
+func (a *addition) checkDamagedInfo(err error) error {
+	if len(a.DeviceIDs) > 0 {
 		return Fail(codeConfig, "invalid device-info file",
 			"%v; it should be the copy of the device plugin's file: remove it, and re-create the pod", err)
 	}
-	st, statErr := t.Root.Lstat(path.Join(t.InfoDir, a.record.InfoFile))
-	if statErr == nil && st.Mode&unix.S_IFMT == unix.S_IFREG && (t.InfoFile == "" || st.Size == 0) {
+	st, statErr := a.Root.Lstat(path.Join(a.InfoDir, a.record.InfoFile))
+	if statErr == nil && st.Mode&unix.S_IFMT == unix.S_IFREG && (a.InfoFile == "" || st.Size == 0) {
 		return nil
 	}
 	return Fail(codeConfig, "invalid device-info file",
@@ -192,16 +194,16 @@ func (t *Attachment) checkDamagedInfo(a *addPlan, err error) error {
 }
 
 // createAttachment creates the planned and recorded attachment.
-func (t *Attachment) createAttachment(ctx context.Context, st *record.Store, a *addPlan,
+func (a *addition) createAttachment(ctx context.Context,
 	allocate func(context.Context) (Addresses, error)) error {
 	// Status makes the same check, so that it predicts this error.
-	dir, err := openDir(t.Root, "deviceInfoDir", t.InfoDir, 0o755)
+	dir, err := openDir(a.Root, "deviceInfoDir", a.InfoDir, 0o755)
 	if err != nil {
 		return err
 	}
 	dir.Close()
 	if dir := a.record.Directory; dir != "" {
-		if err := t.claimAndCreateSocketDir(dir); err != nil {
+		if err := a.claimAndCreateSocketDir(dir); err != nil {
 			// The existing directory belongs to something else, so Remove must keep it.
 			if AsError(err).Code == CodeExists {
 				a.record.Directory = ""
@@ -209,7 +211,7 @@ func (t *Attachment) createAttachment(ctx context.Context, st *record.Store, a *
 			return err
 		}
 	}
-	t.reportStep("directory created")
+	a.reportStep("directory created")
 	ctx, cancel := limitCreation(ctx)
 	defer cancel()
 	addresses, err := allocate(ctx)
@@ -217,14 +219,14 @@ func (t *Attachment) createAttachment(ctx context.Context, st *record.Store, a *
 		return err
 	}
 	a.allocated = true
-	t.reportStep("addresses allocated")
+	a.reportStep("addresses allocated")
 	if a.port != nil {
-		if err := t.createPort(ctx, st, a, addresses); err != nil {
+		if err := a.createPort(ctx, addresses); err != nil {
 			return err
 		}
 	}
 	info := a.record.Info.Clone()
-	if err := setInterfaceInfo(info, t.interfaceInfo(a, addresses)); err != nil {
+	if err := setInterfaceInfo(info, a.interfaceInfo(addresses)); err != nil {
 		return err
 	}
 	if a.damaged {
@@ -247,9 +249,9 @@ func (t *Attachment) createAttachment(ctx context.Context, st *record.Store, a *
 }
 
 // interfaceInfo returns the interface's information for the device-info file and devices.json.
-func (t *Attachment) interfaceInfo(a *addPlan, addresses Addresses) attachment.InterfaceInfo {
-	n := attachment.InterfaceInfo{Network: t.Network, MAC: t.MAC, IPs: addresses.IPs, Gateway: addresses.Gateways,
-		DNS: addresses.DNS, Bandwidth: t.Bandwidth, Labels: t.Labels}
+func (a *addition) interfaceInfo(addresses Addresses) attachment.InterfaceInfo {
+	n := attachment.InterfaceInfo{Network: a.Network, MAC: a.MAC, IPs: addresses.IPs, Gateway: addresses.Gateways,
+		DNS: addresses.DNS, Bandwidth: a.Bandwidth, Labels: a.Labels}
 	if a.port != nil {
 		// VPP does not report queues.
 		n.MTU, n.Queues = a.port.MTU, cmp.Or(a.port.Queues, a.record.Port.Queues)
@@ -258,14 +260,14 @@ func (t *Attachment) interfaceInfo(a *addPlan, addresses Addresses) attachment.I
 }
 
 // undoAdd undoes an Add that failed.
-func (t *Attachment) undoAdd(ctx context.Context, st *record.Store, a *addPlan) error {
+func (a *addition) undoAdd(ctx context.Context, m *removal) error {
 	if !a.wrote { // the current file was not written by this Add
 		a.record.InfoKept = true
 	}
-	return t.removeAll(ctx, st, &a.record, func() error {
+	return m.removeAll(ctx, &a.record, func() error {
 		var errs []error
 		if a.allocated {
-			errs = append(errs, t.releaseAddresses(t.Key, &a.record))
+			errs = append(errs, m.releaseAddresses(a.Key, &a.record))
 		}
 		if a.wrote && a.before != nil {
 			errs = append(errs, a.dir.Write(a.record.InfoFile, a.before))

@@ -109,22 +109,3 @@ func (t *Attachment) reportStep(name string) {
 		t.Reached(name)
 	}
 }
-
-// releaseAddresses releases the addresses of an attachment. r is its record, or nil.
-func (t *Attachment) releaseAddresses(key record.Key, r *record.Record) error {
-	if t.Release == nil {
-		return nil
-	}
-	if r == nil {
-		r = &record.Record{}
-	}
-	return t.Release(key, r.IPAM, false)
-}
-
-// releaseUnknownAddresses releases the addresses of an attachment with an unreadable record.
-func (t *Attachment) releaseUnknownAddresses(key record.Key) error {
-	if t.Release == nil {
-		return nil
-	}
-	return t.Release(key, nil, true)
-}

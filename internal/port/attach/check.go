@@ -20,11 +20,12 @@ import (
 // interface's addresses.
 func (t *Attachment) Check(ctx context.Context, r *record.Record,
 	compare func(info *deviceinfo.Info, ips []string) error) error {
-	info, err := t.checkInfoFile(r)
+	i := inspection{t}
+	info, err := i.checkInfoFile(r)
 	if err != nil {
 		return err
 	}
-	if err := t.checkSocketDir(r); err != nil {
+	if err := i.checkSocketDir(r); err != nil {
 		return err
 	}
 	n, err := attachment.ReadInterfaceInfo(info)
@@ -34,8 +35,12 @@ func (t *Attachment) Check(ctx context.Context, r *record.Record,
 	if err := compare(info, n.IPs); err != nil {
 		return err
 	}
-	return t.checkRecordedPort(ctx, r)
+	return i.checkRecordedPort(ctx, r)
 }
+
+// inspection compares an attachment and its host with the record, or with the needs of an Add. It changes nothing but
+// missing directories.
+type inspection struct{ *Attachment }
 
 // Changed returns the error for a part of an attachment that differs from what Add created.
 func Changed(msg, details string, args ...any) error {
@@ -44,8 +49,8 @@ func Changed(msg, details string, args ...any) error {
 
 // checkInfoFile compares the device-info file with the record. Type and device must be equal.
 // Another program may have added keys.
-func (t *Attachment) checkInfoFile(r *record.Record) (*deviceinfo.Info, error) {
-	dir := deviceinfo.CNIDir{Root: t.Root.Dir(), Dir: r.InfoDir}
+func (i *inspection) checkInfoFile(r *record.Record) (*deviceinfo.Info, error) {
+	dir := deviceinfo.CNIDir{Root: i.Root.Dir(), Dir: r.InfoDir}
 	file := path.Join(r.InfoDir, r.InfoFile)
 	info, err := dir.Read(r.InfoFile)
 	if err != nil {
@@ -61,11 +66,11 @@ func (t *Attachment) checkInfoFile(r *record.Record) (*deviceinfo.Info, error) {
 	return info, nil
 }
 
-func (t *Attachment) checkSocketDir(r *record.Record) error {
+func (i *inspection) checkSocketDir(r *record.Record) error {
 	if r.Directory == "" {
 		return nil
 	}
-	f, err := t.Root.OpenBeneath(r.SocketDir, r.Directory, unix.O_PATH|unix.O_DIRECTORY)
+	f, err := i.Root.OpenBeneath(r.SocketDir, r.Directory, unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
 		return Changed("socket directory", "%v", err)
 	}
@@ -76,28 +81,29 @@ func (t *Attachment) checkSocketDir(r *record.Record) error {
 // its vswitch responding. It returns the path of the node configuration that has the network's
 // vswitch, or "" for a network without a vswitch.
 func (t *Attachment) Status(ctx context.Context) (configFile string, err error) {
+	i := inspection{t}
 	_, missing := t.Root.Stat(t.SocketDir)
-	errs := []error{t.checkWritable("stateDir", t.StateDir, 0o700)}
+	errs := []error{i.checkWritable("stateDir", t.StateDir, 0o700)}
 	if t.Device.IsSocket() {
-		errs = append(errs, t.checkWritable("claimsDir", t.ClaimsDir, 0o700),
-			t.checkWritable("socketDir", t.SocketDir, 0o755))
+		errs = append(errs, i.checkWritable("claimsDir", t.ClaimsDir, 0o700),
+			i.checkWritable("socketDir", t.SocketDir, 0o755))
 	}
-	errs = append(errs, t.checkWritable("deviceInfoDir", t.InfoDir, 0o755))
+	errs = append(errs, i.checkWritable("deviceInfoDir", t.InfoDir, 0o755))
 	if err := JoinErrors(errs...); err != nil {
 		e := AsError(err)
 		return "", Fail(codeUnavailable, "the plugin is not available", "%s: %s", e.Msg, e.Details)
 	}
 	if missing != nil && t.Device.IsSocket() {
-		if err := t.checkLostSocketDirs(); err != nil {
+		if err := i.checkLostSocketDirs(); err != nil {
 			return "", err
 		}
 	}
-	return t.checkSwitch(ctx)
+	return i.checkSwitch(ctx)
 }
 
 // checkWritable creates a missing directory, and checks that files can be created in it.
-func (t *Attachment) checkWritable(key, dir string, perm uint32) error {
-	f, err := openDir(t.Root, key, dir, perm)
+func (i *inspection) checkWritable(key, dir string, perm uint32) error {
+	f, err := openDir(i.Root, key, dir, perm)
 	if err != nil {
 		return err
 	}
@@ -115,12 +121,12 @@ func (t *Attachment) checkWritable(key, dir string, perm uint32) error {
 
 // checkLostSocketDirs reports attachments whose socket directories were removed together with
 // socketDir (code 51). New attachments will work, but existing containers are cut off.
-func (t *Attachment) checkLostSocketDirs() error {
-	r, err := t.findRecord(func(r *record.Record) bool { return r.SocketDir == t.SocketDir })
+func (i *inspection) checkLostSocketDirs() error {
+	r, err := i.findRecord(func(r *record.Record) bool { return r.SocketDir == i.SocketDir })
 	if err != nil || r == nil {
 		return err
 	}
 	return Fail(codeLimited, "the plugin is not available, and existing containers have limited connectivity",
 		"socketDir %q is gone, and with it the socket of interface %q of container %q: "+
-			"re-create its pod", t.SocketDir, r.Interface, r.ContainerID)
+			"re-create its pod", i.SocketDir, r.Interface, r.ContainerID)
 }

@@ -24,14 +24,14 @@ import (
 // instead of choosing between two that contradict each other.
 //
 // deviceID returns the device ID on which the runtime, Multus and the configuration agree.
-func (t *Attachment) deviceID() (id string, err error) {
+func (a *addition) deviceID() (id string, err error) {
 	from := ""
-	for _, key := range slices.Sorted(maps.Keys(t.DeviceIDs)) {
-		switch next := t.DeviceIDs[key]; {
+	for _, key := range slices.Sorted(maps.Keys(a.DeviceIDs)) {
+		switch next := a.DeviceIDs[key]; {
 		case id == "":
 			id, from = next, key
 		case !strings.EqualFold(id, next):
-			return "", t.Invalid(key, diag.Quote(next), `the device in `+from+`, `+diag.Quote(id))
+			return "", a.Invalid(key, diag.Quote(next), `the device in `+from+`, `+diag.Quote(id))
 		}
 	}
 	return id, nil
@@ -44,11 +44,11 @@ const deviceIDRemedy = "request the resource of the network in resources.limits 
 	"k8s.v1.cni.cncf.io/resourceName of the NetworkAttachmentDefinition. Outside Kubernetes set "
 
 // agreedValue returns the value of a device key on which all sources that set it agree.
-func (t *Attachment) agreedValue(key string, sources ...string) (string, error) {
+func (a *addition) agreedValue(key string, sources ...string) (string, error) {
 	found := ""
 	for _, s := range sources {
 		if found != "" && s != "" && !strings.EqualFold(found, s) {
-			return "", t.Invalid("device."+key, diag.Quote(found), diag.Quote(s)+`, the value in another source`)
+			return "", a.Invalid("device."+key, diag.Quote(found), diag.Quote(s)+`, the value in another source`)
 		}
 		found = cmp.Or(found, s)
 	}
@@ -57,42 +57,42 @@ func (t *Attachment) agreedValue(key string, sources ...string) (string, error) 
 
 // describePCI describes a PCI device from four sources: the configuration, the device's ID, the
 // device plugin's device-info in p, and the kernel.
-func (t *Attachment) describePCI(p *deviceinfo.PCI) error {
-	id, err := t.deviceID()
+func (a *addition) describePCI(p *deviceinfo.PCI) error {
+	id, err := a.deviceID()
 	if err != nil {
 		return err
 	}
 	if id != "" {
 		if _, err := sysfs.ParseAddress(id); err != nil {
-			if p.PCIAddress == "" && t.Device.Field["pci-address"] == "" {
-				return t.Invalid("deviceID", diag.Quote(id),
+			if p.PCIAddress == "" && a.Device.Field["pci-address"] == "" {
+				return a.Invalid("deviceID", diag.Quote(id),
 					"a PCI address, dddd:BB:DD.f, or a device-info file of the device plugin with the address")
 			}
 			id = "" // a name that only the device plugin understands
 		}
 	}
-	address, err := t.agreedValue("pci-address", t.Device.Field["pci-address"], id, p.PCIAddress)
+	address, err := a.agreedValue("pci-address", a.Device.Field["pci-address"], id, p.PCIAddress)
 	if err != nil {
 		return err
 	}
 	if address == "" {
-		return t.Invalid("deviceID", "nothing", "the PCI device: "+deviceIDRemedy+"deviceID or device.pci-address")
+		return a.Invalid("deviceID", "nothing", "the PCI device: "+deviceIDRemedy+"deviceID or device.pci-address")
 	}
-	dev, err := sysfs.PCI(t.Root, address)
+	dev, err := sysfs.PCI(a.Root, address)
 	if err != nil {
 		return deviceError(address, err)
 	}
 	p.PCIAddress = dev.Address
-	p.VhostNet = cmp.Or(t.Device.Field["vhost-net"], p.VhostNet)
-	p.RDMADevice = cmp.Or(t.Device.Field["rdma-device"], p.RDMADevice)
-	p.PFPCIAddress = cmp.Or(t.Device.Field["pf-pci-address"], dev.Physical, p.PFPCIAddress)
-	p.RepresentorDevice = cmp.Or(t.Device.Field["representor-device"], p.RepresentorDevice)
+	p.VhostNet = cmp.Or(a.Device.Field["vhost-net"], p.VhostNet)
+	p.RDMADevice = cmp.Or(a.Device.Field["rdma-device"], p.RDMADevice)
+	p.PFPCIAddress = cmp.Or(a.Device.Field["pf-pci-address"], dev.Physical, p.PFPCIAddress)
+	p.RepresentorDevice = cmp.Or(a.Device.Field["representor-device"], p.RepresentorDevice)
 	return nil
 }
 
 // describeVDPA describes a vDPA device from the same sources.
-func (t *Attachment) describeVDPA(v *deviceinfo.VDPA) error {
-	id, err := t.deviceID()
+func (a *addition) describeVDPA(v *deviceinfo.VDPA) error {
+	id, err := a.deviceID()
 	if err != nil {
 		return err
 	}
@@ -100,43 +100,43 @@ func (t *Attachment) describeVDPA(v *deviceinfo.VDPA) error {
 	if a, err := sysfs.ParseAddress(id); err == nil {
 		address, name = a, ""
 	}
-	name, err = t.agreedValue("parent-device", t.Device.Field["parent-device"], v.ParentDevice, name)
+	name, err = a.agreedValue("parent-device", a.Device.Field["parent-device"], v.ParentDevice, name)
 	if err != nil {
 		return err
 	}
-	if address, err = t.agreedValue("pci-address", t.Device.Field["pci-address"], v.PCIAddress, address); err != nil {
+	if address, err = a.agreedValue("pci-address", a.Device.Field["pci-address"], v.PCIAddress, address); err != nil {
 		return err
 	}
 	if name == "" && address == "" {
-		return t.Invalid("deviceID", "nothing", "the vDPA device or its PCI function: "+deviceIDRemedy+
+		return a.Invalid("deviceID", "nothing", "the vDPA device or its PCI function: "+deviceIDRemedy+
 			"deviceID or device.parent-device")
 	}
-	dev, err := findVDPA(t.Root, name, address)
+	dev, err := findVDPA(a.Root, name, address)
 	if err != nil {
 		return err
 	}
-	if _, err := t.agreedValue("driver", t.Device.Field["driver"], dev.Driver); err != nil {
+	if _, err := a.agreedValue("driver", a.Device.Field["driver"], dev.Driver); err != nil {
 		return err
 	}
-	if _, err := t.agreedValue("pci-address", address, dev.Address); err != nil {
+	if _, err := a.agreedValue("pci-address", address, dev.Address); err != nil {
 		return err
 	}
 	v.ParentDevice, v.Driver, v.PCIAddress = dev.Name, deviceinfo.VDPADriver(dev.Driver), dev.Address
 	if len(dev.Nodes) > 0 {
 		v.Path = dev.Nodes[0].Path
-	} else if virtio := virtioDir(t.Root, dev.Dir); virtio != "" {
+	} else if virtio := virtioDir(a.Root, dev.Dir); virtio != "" {
 		v.Path = virtio
 	}
-	if _, err := t.agreedValue("path", t.Device.Field["path"], v.Path); err != nil {
+	if _, err := a.agreedValue("path", a.Device.Field["path"], v.Path); err != nil {
 		return err
 	}
 	if v.PCIAddress != "" && v.PFPCIAddress == "" {
-		if pci, err := sysfs.PCI(t.Root, v.PCIAddress); err == nil {
+		if pci, err := sysfs.PCI(a.Root, v.PCIAddress); err == nil {
 			v.PFPCIAddress = pci.Physical
 		}
 	}
-	v.PFPCIAddress = cmp.Or(t.Device.Field["pf-pci-address"], v.PFPCIAddress)
-	v.RepresentorDevice = cmp.Or(t.Device.Field["representor-device"], v.RepresentorDevice)
+	v.PFPCIAddress = cmp.Or(a.Device.Field["pf-pci-address"], v.PFPCIAddress)
+	v.RepresentorDevice = cmp.Or(a.Device.Field["representor-device"], v.RepresentorDevice)
 	return nil
 }
 
@@ -210,17 +210,17 @@ func setInterfaceInfo(info *deviceinfo.Info, n attachment.InterfaceInfo) error {
 // deviceInfo returns the device-info of the attachment, without the interface's information. If the
 // runtime has copied the device plugin's device-info, deviceInfo completes that copy. The copy has
 // the same type.
-func (t *Attachment) deviceInfo(a *addPlan) (*deviceinfo.Info, error) {
-	d := &t.Device
+func (a *addition) deviceInfo() (*deviceinfo.Info, error) {
+	d := &a.Device
 	info := cmp.Or(a.before.Clone(), &deviceinfo.Info{Type: d.Kind})
 	info.Version = deviceinfo.Version
 	switch d.Kind {
 	case deviceinfo.TypePCI:
 		info.PCI = cmp.Or(info.PCI, &deviceinfo.PCI{})
-		return info, t.describePCI(info.PCI)
+		return info, a.describePCI(info.PCI)
 	case deviceinfo.TypeVDPA:
 		info.VDPA = cmp.Or(info.VDPA, &deviceinfo.VDPA{})
-		return info, t.describeVDPA(info.VDPA)
+		return info, a.describeVDPA(info.VDPA)
 	case deviceinfo.TypeVhostUser:
 		info.VhostUser = cmp.Or(info.VhostUser, &deviceinfo.VhostUser{})
 		info.VhostUser.Mode = deviceinfo.VhostUserMode(d.Field["mode"])

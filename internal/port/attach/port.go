@@ -165,98 +165,98 @@ func (t *Attachment) findBridge() (*config.Config, config.Vswitch, string, error
 }
 
 // planPort plans the attachment's port and checks it against the node's policy.
-func (t *Attachment) planPort(a *addPlan) error {
-	p := &t.Port
+func (a *addition) planPort() error {
+	p := &a.Port
 	if p.Vswitch == "" {
 		return nil
 	}
 	if path := SocketPath(a.before); path != "" && a.record.Directory == "" {
-		return t.Invalid("vswitch", diag.Quote(p.Vswitch),
+		return a.Invalid("vswitch", diag.Quote(p.Vswitch),
 			"no vswitch, because the device plugin has allocated a port with the socket "+diag.Quote(path)+
 				": remove vswitch from the configuration, or resourceName from the network's definition")
 	}
-	cfg, v, bridge, err := t.findBridge()
+	cfg, v, bridge, err := a.findBridge()
 	if err != nil {
 		return err
 	}
-	if a.driver, err = t.openDriver(v); err != nil {
+	if a.peer, err = a.openDriver(v); err != nil {
 		return err
 	}
 	if a.policy, err = cfg.CompilePolicy(""); err != nil {
 		return Fail(codeConfig, "the node's configuration is invalid", "%v", err)
 	}
-	if _, err := a.policy.Port(t.subject(), policy.Port{Switch: v.Name, Bridge: bridge, VLAN: p.VLAN}); err != nil {
+	if _, err := a.policy.Port(a.subject(), policy.Port{Switch: v.Name, Bridge: bridge, VLAN: p.VLAN}); err != nil {
 		return Fail(CodeDenied, "the node's policy denies port "+v.Name+"/"+bridge, "%v", err)
 	}
-	owner := portOwner(t.Key)
-	owner.Namespace, owner.Pod = t.Namespace, t.Pod
+	owner := portOwner(a.Key)
+	owner.Namespace, owner.Pod = a.Namespace, a.Pod
 	a.port = &vswitch.Port{
-		Name: vswitch.PortName(owner), Owner: owner, Type: vswitch.Type(t.Device.Kind), Socket: a.socket,
-		SwitchListens: t.Device.hostCreates(),
-		Bridge:        bridge, MAC: t.MAC, MTU: cmp.Or(p.MTU, v.Defaults.MTU), VLAN: p.VLAN,
+		Name: vswitch.PortName(owner), Owner: owner, Type: vswitch.Type(a.Device.Kind), Socket: a.socket,
+		SwitchListens: a.Device.hostCreates(),
+		Bridge:        bridge, MAC: a.MAC, MTU: cmp.Or(p.MTU, v.Defaults.MTU), VLAN: p.VLAN,
 		Queues: cmp.Or(p.Queues, v.Defaults.Queues),
-		Rate:   cmp.Or(p.Rate, t.Bandwidth["egressRate"]),
+		Rate:   cmp.Or(p.Rate, a.Bandwidth["egressRate"]),
 	}
 	return nil
 }
 
 // subject returns the attachment's pod for policy checks.
-func (t *Attachment) subject() policy.Subject {
-	return policy.Subject{Namespace: t.Namespace, Pod: t.Pod}
+func (a *addition) subject() policy.Subject {
+	return policy.Subject{Namespace: a.Namespace, Pod: a.Pod}
 }
 
 // recordPort records the port if the policy permits the pod another port. It counts and records
 // under one lock, so that two concurrent ADDs cannot both take the last port.
-func (t *Attachment) recordPort(ctx context.Context, st *record.Store, a *addPlan) error {
-	if a.policy.HasPortLimits(t.subject()) {
+func (a *addition) recordPort(ctx context.Context) error {
+	if a.policy.HasPortLimits(a.subject()) {
 		end, _ := ctx.Deadline() // set by Add
-		unlock, err := st.Lock(time.Until(end))
+		unlock, err := a.st.Lock(time.Until(end))
 		if err != nil {
-			return t.recordError(err)
+			return a.recordError(err)
 		}
 		defer unlock()
-		others, err := st.CountPorts(t.Key)
+		others, err := a.st.CountPorts(a.Key)
 		if err != nil {
-			return t.recordError(err)
+			return a.recordError(err)
 		}
-		if refused, _ := a.policy.LimitPorts(t.subject(), others); refused != nil {
+		if refused, _ := a.policy.LimitPorts(a.subject(), others); refused != nil {
 			return Fail(CodeDenied, "the node's policy limits the ports of the pod", "%v", refused)
 		}
 	}
-	a.record.Switch, a.record.ConfigFile, a.record.Port = t.Port.Vswitch, t.ConfigFile, a.port
-	return t.recordError(st.Update(&a.record))
+	a.record.Switch, a.record.ConfigFile, a.record.Port = a.Port.Vswitch, a.ConfigFile, a.port
+	return a.recordError(a.st.Update(&a.record))
 }
 
 // createPort records the port with its addresses and creates it. It updates the plan with the
 // properties that the vswitch reports.
-func (t *Attachment) createPort(ctx context.Context, st *record.Store, a *addPlan, addresses Addresses) error {
+func (a *addition) createPort(ctx context.Context, addresses Addresses) error {
 	a.port.Addresses = addresses.IPs
-	if err := t.recordPort(ctx, st, a); err != nil {
+	if err := a.recordPort(ctx); err != nil {
 		return err
 	}
-	t.reportStep("port recorded")
-	unlock, err := t.lockPort(ctx, st, &a.record)
+	a.reportStep("port recorded")
+	unlock, err := a.lockPort(ctx, a.st, &a.record)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	got, err := a.driver.Ensure(ctx, *a.port)
-	t.unreached = vswitch.IsDown(err)
+	got, err := a.peer.Ensure(ctx, *a.port)
+	a.unreached = vswitch.IsDown(err)
 	if err != nil {
-		return t.switchError(err)
+		return a.switchError(err)
 	}
-	t.reportStep("port created")
+	a.reportStep("port created")
 	a.port = &got
 	if got.Socket == a.socket {
 		return nil
 	}
 	// Some vswitches choose the path of the socket.
-	if err := t.checkLength(got.Socket); err != nil {
+	if err := a.checkLength(got.Socket); err != nil {
 		return err
 	}
 	a.socket = got.Socket
 	setSocket(a.record.Info, got.Socket)
-	return t.recordError(st.Update(&a.record))
+	return a.recordError(a.st.Update(&a.record))
 }
 
 // lockPort takes the lock of a record with a port, so that the reconciler of the NRI plugin cannot
@@ -278,32 +278,32 @@ func (t *Attachment) lockPort(ctx context.Context, st *record.Store, r *record.R
 }
 
 // removePort removes the port of a record. The caller keeps the record if it fails.
-func (t *Attachment) removePort(ctx context.Context, r *record.Record) error {
+func (m *removal) removePort(ctx context.Context, r *record.Record) error {
 	if r.Port == nil {
 		return nil
 	}
-	driver, isVolatile, err := t.openRecordedSwitch(r)
+	driver, isVolatile, err := m.openRecordedSwitch(r)
 	if err != nil {
 		e := AsError(err)
 		return Fail(e.Code, e.Msg, "%s; port %s stays on vswitch %q: put the vswitch back into the node's "+
 			"configuration, or remove the port yourself and then the record %s",
-			e.Details, r.Port.Name, r.Switch, path.Join(t.StateDir, r.FileName()))
+			e.Details, r.Port.Name, r.Switch, path.Join(m.StateDir, r.FileName()))
 	}
 	err = vswitch.RemovePort(ctx, driver, *r.Port)
-	if vswitch.IsDown(err) && (isVolatile || t.unreached) {
+	if vswitch.IsDown(err) && (isVolatile || m.unreached) {
 		return nil // a stopped vswitch has lost the port, or never created it
 	}
-	return t.switchError(err)
+	return m.switchError(err)
 }
 
 // openRecordedSwitch returns the driver of a record's vswitch. isVolatile is set if that vswitch loses its ports when
 // it stops; Open vSwitch keeps them in its database.
-func (t *Attachment) openRecordedSwitch(r *record.Record) (driver vswitch.Driver, isVolatile bool, err error) {
-	_, v, err := t.loadNodeConfig(cmp.Or(r.ConfigFile, config.DefaultPath), r.Switch)
+func (m *removal) openRecordedSwitch(r *record.Record) (driver vswitch.Driver, isVolatile bool, err error) {
+	_, v, err := m.loadNodeConfig(cmp.Or(r.ConfigFile, config.DefaultPath), r.Switch)
 	if err != nil {
 		return nil, false, err
 	}
-	driver, err = t.openDriver(v)
+	driver, err = m.openDriver(v)
 	return driver, v.Type != config.VswitchOVS, err
 }
 
@@ -314,12 +314,12 @@ const unrecordedTime = 2 * time.Second
 // removeUnrecordedPort removes the port of an attachment without a record, unless another network's
 // record has the same interface. It only logs a failure, because an Add that requested a port
 // leaves a record.
-func (t *Attachment) removeUnrecordedPort(ctx context.Context, st *record.Store, key record.Key) {
-	if t.Port.Vswitch == "" {
+func (m *removal) removeUnrecordedPort(ctx context.Context, key record.Key) {
+	if m.Port.Vswitch == "" {
 		return
 	}
-	if st != nil {
-		keys, err := st.Keys()
+	if m.st != nil {
+		keys, err := m.st.Keys()
 		if err != nil || slices.ContainsFunc(keys, func(k record.Key) bool {
 			return k.ContainerID == key.ContainerID && k.Interface == key.Interface
 		}) {
@@ -328,13 +328,13 @@ func (t *Attachment) removeUnrecordedPort(ctx context.Context, st *record.Store,
 	}
 	ctx, cancel := context.WithTimeout(ctx, unrecordedTime)
 	defer cancel()
-	driver, err := t.openSwitch(t.ConfigFile, t.Port.Vswitch)
+	driver, err := m.openSwitch(m.ConfigFile, m.Port.Vswitch)
 	if err == nil {
-		err = t.switchError(driver.Remove(ctx, portOwner(key)))
+		err = m.switchError(driver.Remove(ctx, portOwner(key)))
 	}
 	if err != nil {
-		fmt.Fprintf(t.Log, "%s: the attachment has no record, so no port of it should exist; cannot check "+
-			"vswitch %q: %v\n", t.Program, t.Port.Vswitch, err)
+		fmt.Fprintf(m.Log, "%s: the attachment has no record, so no port of it should exist; cannot check "+
+			"vswitch %q: %v\n", m.Program, m.Port.Vswitch, err)
 	}
 }
 
@@ -352,31 +352,31 @@ func (t *Attachment) listPorts(ctx context.Context, file, name string) (vswitch.
 
 // checkResponding checks that a vswitch responds whose database answers even while the vswitch
 // hangs.
-func (t *Attachment) checkResponding(ctx context.Context, driver vswitch.Driver) error {
+func (i *inspection) checkResponding(ctx context.Context, driver vswitch.Driver) error {
 	responder, ok := driver.(vswitch.Responder)
 	if !ok {
 		return nil
 	}
-	ctx, cancel := t.limitSwitch(ctx)
+	ctx, cancel := i.limitSwitch(ctx)
 	defer cancel()
-	return t.switchError(responder.CheckResponding(ctx))
+	return i.switchError(responder.CheckResponding(ctx))
 }
 
 // collectPorts removes the network's ports that are neither in valid nor recorded, because their
 // records were lost. A port is recorded before it is created, so collectPorts lists the ports
 // before it reads the records.
-func (t *Attachment) collectPorts(ctx context.Context, st *record.Store, valid map[record.Key]bool) error {
-	if t.Port.Vswitch == "" {
+func (m *removal) collectPorts(ctx context.Context, valid map[record.Key]bool) error {
+	if m.Port.Vswitch == "" {
 		return nil
 	}
-	driver, ports, err := t.listPorts(ctx, t.ConfigFile, t.Port.Vswitch)
+	driver, ports, err := m.listPorts(ctx, m.ConfigFile, m.Port.Vswitch)
 	if err != nil {
 		return err
 	}
 	var keys []record.Key
-	if st != nil {
-		if keys, err = st.Keys(); err != nil {
-			return t.recordError(err)
+	if m.st != nil {
+		if keys, err = m.st.Keys(); err != nil {
+			return m.recordError(err)
 		}
 	}
 	var errs []error
@@ -386,24 +386,24 @@ func (t *Attachment) collectPorts(ctx context.Context, st *record.Store, valid m
 		isRecorded := slices.ContainsFunc(keys, func(k record.Key) bool {
 			return k.ContainerID == o.ContainerID && k.Interface == o.Interface
 		})
-		if o.Network != t.Network || isRecorded || valid[key] {
+		if o.Network != m.Network || isRecorded || valid[key] {
 			continue
 		}
-		ctx, cancel := t.limitSwitch(ctx)
-		errs = append(errs, t.switchError(driver.Remove(ctx, o)))
+		ctx, cancel := m.limitSwitch(ctx)
+		errs = append(errs, m.switchError(driver.Remove(ctx, o)))
 		cancel()
-		errs = append(errs, t.releaseUnknownAddresses(key))
+		errs = append(errs, m.releaseUnknownAddresses(key))
 	}
 	return JoinErrors(errs...)
 }
 
 // checkRecordedPort compares the port of a record with the state that the vswitch reports.
 // Properties that a vswitch does not report are not compared.
-func (t *Attachment) checkRecordedPort(ctx context.Context, r *record.Record) error {
+func (i *inspection) checkRecordedPort(ctx context.Context, r *record.Record) error {
 	if r.Port == nil {
 		return nil
 	}
-	_, ports, err := t.listPorts(ctx, cmp.Or(r.ConfigFile, config.DefaultPath), r.Switch)
+	_, ports, err := i.listPorts(ctx, cmp.Or(r.ConfigFile, config.DefaultPath), r.Switch)
 	if err != nil {
 		return err
 	}
@@ -447,25 +447,25 @@ func wholeKilobits(rate uint64) uint64 { return rate/1000*1000 + min(rate%1000, 
 // checkSwitch checks that the network's vswitch responds, and returns the file that configures it.
 // If the vswitch is unresponsive and the network has ports on it, existing containers are cut off
 // as well.
-func (t *Attachment) checkSwitch(ctx context.Context) (configFile string, err error) {
-	if t.Port.Vswitch == "" {
+func (i *inspection) checkSwitch(ctx context.Context) (configFile string, err error) {
+	if i.Port.Vswitch == "" {
 		return "", nil
 	}
-	driver, _, err := t.listPorts(ctx, t.ConfigFile, t.Port.Vswitch)
+	driver, _, err := i.listPorts(ctx, i.ConfigFile, i.Port.Vswitch)
 	if err == nil {
-		err = t.checkResponding(ctx, driver)
+		err = i.checkResponding(ctx, driver)
 	}
 	if err == nil {
-		return t.loadedFile, nil
+		return i.loadedFile, nil
 	}
 	code, msg := uint(codeUnavailable), "the plugin is not available"
-	cutOff, _ := t.findRecord(func(r *record.Record) bool { return r.Switch == t.Port.Vswitch })
+	cutOff, _ := i.findRecord(func(r *record.Record) bool { return r.Switch == i.Port.Vswitch })
 	if AsError(err).Code == codeLater && cutOff != nil {
 		code, msg = codeLimited, "the plugin is not available, and existing containers have limited connectivity"
 	}
 	details := messageOf(err)
-	if t.loadedFile != "" {
-		details += "; the node's configuration is " + t.loadedFile
+	if i.loadedFile != "" {
+		details += "; the node's configuration is " + i.loadedFile
 	}
 	return "", Fail(code, msg, "%s", details)
 }

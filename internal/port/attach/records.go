@@ -15,28 +15,28 @@ func (t *Attachment) findRecords() (*record.Store, error) {
 }
 
 // findRecord returns the first readable record of the network that matches, or nil.
-func (t *Attachment) findRecord(matches func(*record.Record) bool) (*record.Record, error) {
-	st, err := t.findRecords()
+func (i *inspection) findRecord(matches func(*record.Record) bool) (*record.Record, error) {
+	st, err := i.findRecords()
 	if st == nil || err != nil {
 		return nil, err
 	}
 	defer st.Close()
 	keys, err := st.Keys()
 	for _, key := range keys {
-		if r, err := st.Read(key); err == nil && r != nil && r.Network == t.Network && matches(r) {
+		if r, err := st.Read(key); err == nil && r != nil && r.Network == i.Network && matches(r) {
 			return r, nil
 		}
 	}
-	return nil, t.recordError(err)
+	return nil, i.recordError(err)
 }
 
 // createRecord writes the record of an Add.
-func (t *Attachment) createRecord(st *record.Store, r *record.Record) error {
-	err := st.Create(r)
+func (a *addition) createRecord() error {
+	err := a.st.Create(&a.record)
 	if errdefs.IsInvalidArgument(err) {
 		return Fail(codeConfig, "invalid network configuration: name", "%v", err)
 	}
-	return t.recordError(err)
+	return a.recordError(err)
 }
 
 // recordError adds a code to an error of package record.

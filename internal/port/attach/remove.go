@@ -33,55 +33,73 @@ const maxInfoNames = 1 << 20
 // Remove removes everything that exists of the attachment, and releases its addresses. It needs
 // neither the network namespace nor the device.
 func (t *Attachment) Remove(ctx context.Context) error {
-	st, err := t.findRecords()
-	if st == nil {
+	m, err := t.newRemoval()
+	defer m.close()
+	if m.st == nil {
 		if err == nil {
-			t.removeUnrecordedPort(ctx, nil, t.Key)
+			m.removeUnrecordedPort(ctx, t.Key)
 		}
-		return JoinErrors(err, t.releaseAddresses(t.Key, nil), t.removeDamagedInfo(t.Key), t.removeTemporary())
+		return JoinErrors(err, m.releaseAddresses(t.Key, nil), m.removeDamagedInfo(t.Key), m.removeTemporary())
 	}
-	defer st.Close()
-	err = t.removeRecorded(ctx, st, t.Key)
+	err = m.removeRecorded(ctx, t.Key)
 	if err != nil {
-		err = JoinErrors(err, t.markLeftover(st))
+		err = JoinErrors(err, m.markLeftover())
 	}
-	return JoinErrors(err, t.removeTemporary())
+	return JoinErrors(err, m.removeTemporary())
+}
+
+// removal removes attachments by their records, and the remains of those without a record.
+type removal struct {
+	*Attachment
+	st *record.Store // nil if there are no records
+}
+
+// newRemoval opens the directory of records. The removal can also be used with the error.
+func (t *Attachment) newRemoval() (*removal, error) {
+	st, err := t.findRecords()
+	return &removal{t, st}, err
+}
+
+func (m *removal) close() {
+	if m.st != nil {
+		m.st.Close()
+	}
 }
 
 // markLeftover marks the record of an attachment that could not be removed. The CNI plugin needs no
 // mark, because its runtime repeats DEL and runs GC.
-func (t *Attachment) markLeftover(st *record.Store) error {
-	if t.Adapter == "" {
+func (m *removal) markLeftover() error {
+	if m.Adapter == "" {
 		return nil
 	}
-	r, err := st.Read(t.Key)
+	r, err := m.st.Read(m.Key)
 	if err != nil || r == nil || r.Leftover {
 		return nil // an unreadable record has been reported
 	}
 	r.Leftover = true
-	return t.recordError(st.Update(r))
+	return m.recordError(m.st.Update(r))
 }
 
 // RemoveLeftovers removes the adapter's recorded attachments of this interface, in any network. It
 // also retries other attachments whose Remove has failed, and logs the failures of those.
 func (t *Attachment) RemoveLeftovers(ctx context.Context) error {
-	st, err := t.findRecords()
-	if st == nil || err != nil {
+	m, err := t.newRemoval()
+	defer m.close()
+	if m.st == nil || err != nil {
 		return err
 	}
-	defer st.Close()
-	keys, err := st.Keys()
+	keys, err := m.st.Keys()
 	if err != nil {
 		return t.recordError(err)
 	}
 	isResponding := true // until the removal of a leftover fails
 	for _, key := range keys {
 		own := key.ContainerID == t.ContainerID && key.Interface == t.Interface
-		r, err := st.Read(key)
+		r, err := m.st.Read(key)
 		if err != nil || r == nil || r.Adapter != t.Adapter || !own && !(r.Leftover && isResponding) {
 			continue
 		}
-		err = t.removeRecorded(ctx, st, key)
+		err = m.removeRecorded(ctx, key)
 		switch {
 		case err != nil && own:
 			return err
@@ -101,12 +119,10 @@ func (t *Attachment) RemoveUnrecordedPorts(ctx context.Context) {
 	if t.Port.Vswitch == "" || t.StateDir != DefaultStateDir {
 		return
 	}
-	st, err := t.findRecords()
+	m, err := t.newRemoval()
+	defer m.close()
 	if err == nil {
-		err = t.collectPorts(ctx, st, nil)
-	}
-	if st != nil {
-		st.Close()
+		err = m.collectPorts(ctx, nil)
 	}
 	if err != nil {
 		fmt.Fprintf(t.Log, "%s: cannot remove the ports of removed containers: %v\n", t.Program, err)
@@ -115,69 +131,69 @@ func (t *Attachment) RemoveUnrecordedPorts(ctx context.Context) {
 
 // removeRecorded removes an attachment by its record. Without a record, only addresses, and after a
 // lost record a port or a damaged device-info file, can exist.
-func (t *Attachment) removeRecorded(ctx context.Context, st *record.Store, key record.Key) error {
-	r, err := t.readRecord(st, key)
+func (m *removal) removeRecorded(ctx context.Context, key record.Key) error {
+	r, err := m.readRecord(m.st, key)
 	switch {
 	case errdefs.IsInvalidArgument(err):
-		return t.removeUnrecorded(ctx, st, key, err)
+		return m.removeUnrecorded(ctx, key, err)
 	case err != nil:
-		return JoinErrors(t.releaseUnknownAddresses(key), t.recordError(err))
+		return JoinErrors(m.releaseUnknownAddresses(key), m.recordError(err))
 	case r == nil:
-		t.removeUnrecordedPort(ctx, st, key)
+		m.removeUnrecordedPort(ctx, key)
 		r = &record.Record{Key: key, InfoKept: true}
-		return t.removeAll(ctx, st, r, func() error {
-			return JoinErrors(t.releaseAddresses(key, nil), t.removeDamagedInfo(key))
+		return m.removeAll(ctx, r, func() error {
+			return JoinErrors(m.releaseAddresses(key, nil), m.removeDamagedInfo(key))
 		})
 	}
-	return t.removeAll(ctx, st, r, func() error { return t.releaseAddresses(key, r) })
+	return m.removeAll(ctx, r, func() error { return m.releaseAddresses(key, r) })
 }
 
 // removeAll removes everything that an Add has created. It removes the port first, and keeps
 // everything else while that fails. It removes the record last, so that the next Remove or
 // CollectGarbage retries after a failure.
-func (t *Attachment) removeAll(ctx context.Context, st *record.Store, r *record.Record, release func() error) error {
-	ctx, cancel := t.limitSwitch(ctx)
+func (m *removal) removeAll(ctx context.Context, r *record.Record, release func() error) error {
+	ctx, cancel := m.limitSwitch(ctx)
 	defer cancel()
-	unlock, err := t.lockPort(ctx, st, r)
+	unlock, err := m.lockPort(ctx, m.st, r)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	if err := t.removePort(ctx, r); err != nil {
+	if err := m.removePort(ctx, r); err != nil {
 		return err
 	}
-	t.reportStep("port removed")
-	if err := JoinErrors(release(), t.removeAttachment(r)); err != nil {
+	m.reportStep("port removed")
+	if err := JoinErrors(release(), m.removeAttachment(r)); err != nil {
 		return err
 	}
-	t.reportStep("removed")
-	return t.recordError(st.Remove(r.Key))
+	m.reportStep("removed")
+	return m.recordError(m.st.Remove(r.Key))
 }
 
 // removeAttachment removes the device-info file and the directory of a record. Missing parts are no
 // error.
-func (t *Attachment) removeAttachment(r *record.Record) error {
+func (m *removal) removeAttachment(r *record.Record) error {
 	var err error
 	if !r.InfoKept {
-		if err = t.checkInfoDir(r.InfoDir); err == nil {
-			err = ioError("device-info", deviceinfo.CNIDir{Root: t.Root.Dir(), Dir: r.InfoDir}.Remove(r.InfoFile))
+		if err = m.checkInfoDir(r.InfoDir); err == nil {
+			err = ioError("device-info", deviceinfo.CNIDir{Root: m.Root.Dir(), Dir: r.InfoDir}.Remove(r.InfoFile))
 		}
 	}
-	t.reportStep("device-info removed")
-	return JoinErrors(err, t.removeClaimedDir(r))
+	m.reportStep("device-info removed")
+	return JoinErrors(err, m.removeClaimedDir(r))
 }
 
 // removeTemporary removes the temporary files of killed writers in the device-info directory.
-func (t *Attachment) removeTemporary() error {
-	if t.checkInfoDir(t.InfoDir) != nil {
+func (m *removal) removeTemporary() error {
+	if m.checkInfoDir(m.InfoDir) != nil {
 		return nil // no Add has written there
 	}
-	names, err := t.Root.ReadDir(t.InfoDir, maxInfoNames)
+	names, err := m.Root.ReadDir(m.InfoDir, maxInfoNames)
 	errs := []error{hostfs.IgnoreNotFound(err)}
 	for _, name := range slices.DeleteFunc(names, func(name string) bool { return !hostfs.IsTemporary(name) }) {
-		file := path.Join(t.InfoDir, name)
-		if st, err := t.Root.Lstat(file); err == nil && time.Since(time.Unix(st.Mtim.Unix())) > temporaryAge {
-			errs = append(errs, t.Root.Remove(file))
+		file := path.Join(m.InfoDir, name)
+		if st, err := m.Root.Lstat(file); err == nil && time.Since(time.Unix(st.Mtim.Unix())) > temporaryAge {
+			errs = append(errs, m.Root.Remove(file))
 		}
 	}
 	return ioError("device-info", errors.Join(errs...))
@@ -186,44 +202,44 @@ func (t *Attachment) removeTemporary() error {
 // CollectGarbage removes the attachments of the network that are not in valid. After a failure it
 // continues with the next attachment.
 func (t *Attachment) CollectGarbage(ctx context.Context, valid map[record.Key]bool) error {
-	st, err := t.findRecords()
+	m, err := t.newRemoval()
+	defer m.close()
 	if err != nil {
-		return JoinErrors(err, t.removeTemporary())
+		return JoinErrors(err, m.removeTemporary())
 	}
-	if st == nil {
-		return JoinErrors(t.collectPorts(ctx, nil, valid), t.removeTemporary())
+	if m.st == nil {
+		return JoinErrors(m.collectPorts(ctx, valid), m.removeTemporary())
 	}
-	defer st.Close()
-	keys, err := st.Keys()
-	unfinished, err2 := st.UnfinishedKeys()
+	keys, err := m.st.Keys()
+	unfinished, err2 := m.st.UnfinishedKeys()
 	errs := []error{t.recordError(err), t.recordError(err2)}
 	for _, key := range append(keys, unfinished...) {
 		if key.Network != t.Network || valid[key] {
 			continue
 		}
-		if r, err := st.Read(key); err == nil && r != nil && r.Adapter != t.Adapter {
+		if r, err := m.st.Read(key); err == nil && r != nil && r.Adapter != t.Adapter {
 			continue // belongs to another runtime's network with the same name
 		}
-		errs = append(errs, t.removeRecorded(ctx, st, key))
+		errs = append(errs, m.removeRecorded(ctx, key))
 	}
-	errs = append(errs, t.collectPorts(ctx, st, valid), t.releaseUnrecorded(st), t.removeTemporary())
+	errs = append(errs, m.collectPorts(ctx, valid), m.releaseUnrecorded(), m.removeTemporary())
 	return JoinErrors(errs...)
 }
 
 // releaseUnrecorded removes the claims of containers without any record, in all networks, because
 // their records were lost. An Add writes its record before it claims a directory, so the records
 // are read while the claims are locked.
-func (t *Attachment) releaseUnrecorded(st *record.Store) error {
+func (m *removal) releaseUnrecorded() error {
 	var recorded []string
 	readKeys := sync.OnceValue(func() error {
-		keys, err := st.Keys()
+		keys, err := m.st.Keys()
 		for _, key := range keys {
 			recorded = append(recorded, key.ContainerID)
 		}
-		return t.recordError(err)
+		return m.recordError(err)
 	})
-	err := sockdir.New(t.Root, t.ClaimsDir).Release(func(h sockdir.Holder) bool {
-		return h == t.holder(h.Sandbox) && readKeys() == nil && !slices.Contains(recorded, h.Sandbox)
+	err := sockdir.New(m.Root, m.ClaimsDir).Release(func(h sockdir.Holder) bool {
+		return h == m.holder(h.Sandbox) && readKeys() == nil && !slices.Contains(recorded, h.Sandbox)
 	})
 	if err != nil {
 		return ioError("claimsDir", err)
@@ -236,26 +252,26 @@ func (t *Attachment) releaseUnrecorded(st *record.Store) error {
 // port, directory and device-info file by names that contain the attachment's names, and removes
 // only device-info files that this plugin wrote for this network. It reports on standard error,
 // which the runtime logs.
-func (t *Attachment) removeUnrecorded(ctx context.Context, st *record.Store, key record.Key, broken error) error {
-	fmt.Fprintf(t.Log, "%s: %v; removing the record and everything with the attachment's names\n", t.Program,
-		t.recordError(broken))
+func (m *removal) removeUnrecorded(ctx context.Context, key record.Key, broken error) error {
+	fmt.Fprintf(m.Log, "%s: %v; removing the record and everything with the attachment's names\n", m.Program,
+		m.recordError(broken))
 	name := DirName(key)
-	r := &record.Record{Key: key, InfoKept: true, SocketDir: t.SocketDir, Directory: name, ClaimsDir: t.ClaimsDir,
-		Claimed: t.claimedPath(name)}
-	if t.Port.Vswitch != "" {
+	r := &record.Record{Key: key, InfoKept: true, SocketDir: m.SocketDir, Directory: name, ClaimsDir: m.ClaimsDir,
+		Claimed: m.claimedPath(name)}
+	if m.Port.Vswitch != "" {
 		owner := portOwner(key)
-		r.Switch, r.ConfigFile, r.Port = t.Port.Vswitch, t.ConfigFile, &vswitch.Port{Name: vswitch.PortName(owner),
+		r.Switch, r.ConfigFile, r.Port = m.Port.Vswitch, m.ConfigFile, &vswitch.Port{Name: vswitch.PortName(owner),
 			Owner: owner}
 	}
-	return t.removeAll(ctx, st, r, func() error {
-		return JoinErrors(t.releaseUnknownAddresses(key), t.removeOwnInfoFiles(key), t.removeDamagedInfo(key))
+	return m.removeAll(ctx, r, func() error {
+		return JoinErrors(m.releaseUnknownAddresses(key), m.removeOwnInfoFiles(key), m.removeDamagedInfo(key))
 	})
 }
 
 // removeOwnInfoFiles removes the device-info files of an attachment that this plugin wrote.
-func (t *Attachment) removeOwnInfoFiles(key record.Key) error {
-	dir := deviceinfo.CNIDir{Root: t.Root.Dir(), Dir: t.InfoDir}
-	if t.checkInfoDir(t.InfoDir) != nil {
+func (m *removal) removeOwnInfoFiles(key record.Key) error {
+	dir := deviceinfo.CNIDir{Root: m.Root.Dir(), Dir: m.InfoDir}
+	if m.checkInfoDir(m.InfoDir) != nil {
 		return nil
 	}
 	files, err := dir.List()
@@ -272,7 +288,7 @@ func (t *Attachment) removeOwnInfoFiles(key record.Key) error {
 			continue
 		}
 		if n, err := attachment.ReadInterfaceInfo(f.Info); err == nil && n.Network == key.Network {
-			fmt.Fprintf(t.Log, "%s: removing device-info file %q\n", t.Program, f.File)
+			fmt.Fprintf(m.Log, "%s: removing device-info file %q\n", m.Program, f.File)
 			errs = append(errs, ioError("device-info", dir.Remove(file)))
 		}
 	}
@@ -283,8 +299,8 @@ func (t *Attachment) removeOwnInfoFiles(key record.Key) error {
 // which would block the next Add: the file that the runtime names, and
 // <namespace>-<network>-<container ID>_<interface>. If the network names a file of another
 // attachment, the file stays.
-func (t *Attachment) removeDamagedInfo(key record.Key) error {
-	dir := deviceinfo.CNIDir{Root: t.Root.Dir(), Dir: t.InfoDir}
+func (m *removal) removeDamagedInfo(key record.Key) error {
+	dir := deviceinfo.CNIDir{Root: m.Root.Dir(), Dir: m.InfoDir}
 	files, err := dir.List()
 	if err != nil {
 		return nil // removeOwnInfoFiles reports it
@@ -293,11 +309,30 @@ func (t *Attachment) removeDamagedInfo(key record.Key) error {
 	for _, f := range files {
 		file := path.Base(f.File)
 		namespace, isOwn := strings.CutSuffix(file, "-"+key.Network+"-"+key.ContainerID+"_"+key.Interface)
-		isNamed := key == t.Key && file == path.Base(t.InfoFile) && isInfoFileOf(key, file)
+		isNamed := key == m.Key && file == path.Base(m.InfoFile) && isInfoFileOf(key, file)
 		if errdefs.IsInvalidArgument(f.Err) && (isNamed || isOwn && name.IsLabel(namespace)) {
-			fmt.Fprintf(t.Log, "%s: removing unreadable device-info file %q: %v\n", t.Program, f.File, f.Err)
+			fmt.Fprintf(m.Log, "%s: removing unreadable device-info file %q: %v\n", m.Program, f.File, f.Err)
 			errs = append(errs, ioError("device-info", dir.Remove(file)))
 		}
 	}
 	return JoinErrors(errs...)
+}
+
+// releaseAddresses releases the addresses of an attachment. r is its record, or nil.
+func (m *removal) releaseAddresses(key record.Key, r *record.Record) error {
+	if m.Release == nil {
+		return nil
+	}
+	if r == nil {
+		r = &record.Record{}
+	}
+	return m.Release(key, r.IPAM, false)
+}
+
+// releaseUnknownAddresses releases the addresses of an attachment with an unreadable record.
+func (m *removal) releaseUnknownAddresses(key record.Key) error {
+	if m.Release == nil {
+		return nil
+	}
+	return m.Release(key, nil, true)
 }

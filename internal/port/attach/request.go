@@ -77,8 +77,8 @@ func (t *Attachment) CheckDevice() error {
 // completeSocket copies missing fields from described, the device plugin's device-info, which was
 // read from file. That device-info describes the allocated port, so a contradicting configuration
 // is an error. planAddSocket compares the path.
-func (t *Attachment) completeSocket(file string, described *deviceinfo.Info) error {
-	d := &t.Device
+func (a *addition) completeSocket(file string, described *deviceinfo.Info) error {
+	d := &a.Device
 	describedFields := identityFields(described)
 	for _, key := range DeviceKeys[d.Kind] {
 		if key == "path" {
@@ -89,21 +89,21 @@ func (t *Attachment) completeSocket(file string, described *deviceinfo.Info) err
 		case configured == "":
 			d.Field[key] = allocated
 		case allocated != "" && configured != allocated:
-			return t.contradiction(key, configured, allocated, file, string(d.Kind)+"."+key)
+			return a.contradiction(key, configured, allocated, file, string(d.Kind)+"."+key)
 		}
 		if d.Kind == deviceinfo.TypeMemif && key == "mode" && d.Field[key] == "" {
 			d.Field[key] = string(deviceinfo.MemifEthernet)
 		}
 		if d.Field[key] == "" {
-			return t.Invalid("device."+key, `""`, strings.Join(deviceValues[d.Kind][key], " or "))
+			return a.Invalid("device."+key, `""`, strings.Join(deviceValues[d.Kind][key], " or "))
 		}
 	}
 	return nil
 }
 
 // contradiction returns the error for a configuration that contradicts the device plugin's device-info.
-func (t *Attachment) contradiction(key, configured, allocated, file, field string) error {
-	return t.Invalid("device."+key, diag.Quote(configured), fmt.Sprintf(
+func (a *addition) contradiction(key, configured, allocated, file, field string) error {
+	return a.Invalid("device."+key, diag.Quote(configured), fmt.Sprintf(
 		`%s, which the device plugin's device-info has for the allocated device in %s of %q: `+
 			`remove device.%s from the configuration, or resourceName from the network's definition`,
 		diag.Quote(allocated), field, file, key))

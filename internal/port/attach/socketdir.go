@@ -28,61 +28,61 @@ const dirInContainer = "/var/run/jackfield"
 
 // planSocket plans the socket of an attachment in its own directory below the socket directory. The
 // name of that directory depends only on network, container and interface, so Remove can derive it.
-func (t *Attachment) planSocket() (dir, socket string, err error) {
-	d := &t.Device
+func (a *addition) planSocket() (dir, socket string, err error) {
+	d := &a.Device
 	file := d.Field["path"]
 	switch {
 	case d.isAbstract():
 		return "", file, nil
 	case path.IsAbs(file):
-		rel, ok := strings.CutPrefix(file, t.SocketDir+"/")
+		rel, ok := strings.CutPrefix(file, a.SocketDir+"/")
 		if !ok || !strings.Contains(rel, "/") {
-			return "", "", t.Invalid("device.path", diag.Quote(file),
-				"a socket in a directory below socketDir, "+t.SocketDir)
+			return "", "", a.Invalid("device.path", diag.Quote(file),
+				"a socket in a directory below socketDir, "+a.SocketDir)
 		}
-		return "", file, t.checkLength(file)
+		return "", file, a.checkLength(file)
 	case file == "":
 		file = string(d.Kind) + ".sock"
 	}
-	dir = DirName(t.Key)
-	socket = path.Join(t.SocketDir, dir, file)
-	return dir, socket, t.checkLength(socket)
+	dir = DirName(a.Key)
+	socket = path.Join(a.SocketDir, dir, file)
+	return dir, socket, a.checkLength(socket)
 }
 
 // planAddSocket plans the socket of an Add. The path in the device plugin's device-info comes
 // before the configured one, and the two must agree.
-func (t *Attachment) planAddSocket(a *addPlan) error {
-	d := &t.Device
+func (a *addition) planAddSocket() error {
+	d := &a.Device
 	if !d.IsSocket() {
 		return nil
 	}
-	file := path.Join(t.InfoDir, a.record.InfoFile)
-	if err := t.completeSocket(file, a.before); err != nil {
+	file := path.Join(a.InfoDir, a.record.InfoFile)
+	if err := a.completeSocket(file, a.before); err != nil {
 		return err
 	}
 	configured, described := d.Field["path"], SocketPath(a.before)
 	if described != "" {
 		// An earlier ADD of this attachment may have written the file, so its own path there is no
 		// contradiction.
-		switch dir, socket, err := t.planSocket(); {
+		switch dir, socket, err := a.planSocket(); {
 		case err == nil && dir != "" && socket == described:
 			a.record.Directory, a.socket = dir, socket
 			return nil
-		case configured == "" || t.Root.IsSameFile(configured, described):
+		case configured == "" || a.Root.IsSameFile(configured, described):
 			a.socket = described
 			if strings.HasPrefix(described, "@") {
 				return nil
 			}
-			return t.checkLength(described)
+			return a.checkLength(described)
 		default:
-			return t.contradiction("path", configured, described, file, string(d.Kind)+".path")
+			return a.contradiction("path", configured, described, file, string(d.Kind)+".path")
 		}
 	}
-	if err := t.checkSocketPath(); err != nil {
+	if err := a.checkSocketPath(); err != nil {
 		return err
 	}
 	var err error
-	a.record.Directory, a.socket, err = t.planSocket()
+	a.record.Directory, a.socket, err = a.planSocket()
 	return err
 }
 
@@ -95,8 +95,8 @@ func DirName(k record.Key) string {
 }
 
 // checkLength checks that the socket's paths on the host and in the container fit a UNIX socket address.
-func (t *Attachment) checkLength(socket string) error {
-	inside := path.Join(dirInContainer, "net", t.Interface, path.Base(socket))
+func (a *addition) checkLength(socket string) error {
+	inside := path.Join(dirInContainer, "net", a.Interface, path.Base(socket))
 	for _, p := range []struct{ side, path string }{{"on the host", socket}, {"in the container", inside}} {
 		if n := len(p.path); n > hostfs.MaxSocketPath {
 			return Fail(codeConfig,
@@ -136,17 +136,17 @@ func (t *Attachment) holder(containerID string) sockdir.Holder {
 
 // claimAndCreateSocketDir claims an attachment's directory for the pod and creates it. The claim
 // prevents other pods from getting the directory before the pod's first container is created.
-func (t *Attachment) claimAndCreateSocketDir(name string) (err error) {
-	dirs, claimed, holder := sockdir.New(t.Root, t.ClaimsDir), t.claimedPath(name), t.holder(t.ContainerID)
+func (a *addition) claimAndCreateSocketDir(name string) (err error) {
+	dirs, claimed, holder := sockdir.New(a.Root, a.ClaimsDir), a.claimedPath(name), a.holder(a.ContainerID)
 	fresh, err := dirs.Claim(claimed, holder, true)
 	if errdefs.IsConflict(err) {
 		return Fail(codeConfig, "the attachment's socket directory belongs to another pod", "%v", err)
 	}
 	if err != nil {
-		return Fail(codeIO, "I/O failure: claimsDir", "record the holder of %q in %q: %v", claimed, t.ClaimsDir, err)
+		return Fail(codeIO, "I/O failure: claimsDir", "record the holder of %q in %q: %v", claimed, a.ClaimsDir, err)
 	}
-	t.reportStep("holder of the directory recorded")
-	fd, err := t.createSocketDir(name)
+	a.reportStep("holder of the directory recorded")
+	fd, err := a.createSocketDir(name)
 	if err != nil {
 		if fresh && AsError(err).Code == CodeExists {
 			// The existing directory is not this attachment's.
@@ -155,26 +155,26 @@ func (t *Attachment) claimAndCreateSocketDir(name string) (err error) {
 		return err
 	}
 	defer unix.Close(fd)
-	t.reportStep("directory created")
+	a.reportStep("directory created")
 	// The plugin runs in the runtime's mount namespace, so the host sees the mount that limits the size.
-	root, err := dirs.Limit(claimed, fd, holder, t.SocketDirSize)
+	root, err := dirs.Limit(claimed, fd, holder, a.SocketDirSize)
 	switch {
-	case err != nil && t.SocketDirSize > 0:
+	case err != nil && a.SocketDirSize > 0:
 		return Fail(codeIO, "I/O failure: socketDirSize", "bound directory %q: %v", claimed, err)
 	case err != nil:
-		return Fail(codeIO, "I/O failure: claimsDir", "record the creation of %q in %q: %v", claimed, t.ClaimsDir, err)
+		return Fail(codeIO, "I/O failure: claimsDir", "record the creation of %q in %q: %v", claimed, a.ClaimsDir, err)
 	case root != fd:
 		unix.Close(root)
-		t.reportStep("file system mounted")
+		a.reportStep("file system mounted")
 	}
 	return nil
 }
 
 // createSocketDir creates an attachment's directory with the owner, group and group write
 // permission of the socket directory, so that an unprivileged vswitch can create its sockets there.
-func (t *Attachment) createSocketDir(name string) (fd int, err error) {
-	dir := t.SocketDir
-	f, err := openDir(t.Root, "socketDir", dir, 0o755)
+func (a *addition) createSocketDir(name string) (fd int, err error) {
+	dir := a.SocketDir
+	f, err := openDir(a.Root, "socketDir", dir, 0o755)
 	if err != nil {
 		return -1, err
 	}
@@ -203,14 +203,14 @@ func (t *Attachment) createSocketDir(name string) (fd int, err error) {
 
 // removeClaimedDir removes the directory of a record, if it still is the one that Add created, and then its claim. The
 // directory must have one element, whatever a record says.
-func (t *Attachment) removeClaimedDir(r *record.Record) error {
+func (m *removal) removeClaimedDir(r *record.Record) error {
 	if r.Directory == "" {
 		return nil
 	}
 	if err := name.CheckFile(r.Directory); err != nil {
 		return err
 	}
-	f, err := trust.OpenSharedDir(t.Root, r.SocketDir)
+	f, err := trust.OpenSharedDir(m.Root, r.SocketDir)
 	switch {
 	case errdefs.IsNotFound(err):
 		f = nil
@@ -219,7 +219,7 @@ func (t *Attachment) removeClaimedDir(r *record.Record) error {
 	default:
 		defer f.Close()
 	}
-	if err := sockdir.New(t.Root, r.ClaimsDir).Remove(f, r.Claimed, t.holder(r.ContainerID)); err != nil {
+	if err := sockdir.New(m.Root, r.ClaimsDir).Remove(f, r.Claimed, m.holder(r.ContainerID)); err != nil {
 		return Fail(codeIO, "I/O failure: socketDir, claimsDir", "remove %q: %v", r.Claimed, err)
 	}
 	return nil

@@ -30,7 +30,7 @@ func TestRemoveSocketDirRefusesPath(t *testing.T) {
 	a := &Attachment{Root: host}
 	for _, name := range []string{"../precious", "..", ".", "own/..", "own/file", "/run/vsw/precious"} {
 		r := &record.Record{SocketDir: "/run/vsw/sockets", Directory: name, ClaimsDir: "/run/claims", Claimed: "/run/vsw/sockets/" + name}
-		if err := a.removeClaimedDir(r); err == nil {
+		if err := (&removal{Attachment: a}).removeClaimedDir(r); err == nil {
 			t.Errorf("%q was removed", name)
 		}
 	}

@@ -159,16 +159,15 @@ func (s *Sweeper) UnrecordedPorts(ctx context.Context) (ports []UnrecordedPort, 
 
 // Remove removes a recorded attachment. The record stays until everything else is removed.
 func (s *Sweeper) Remove(ctx context.Context, key record.Key) error {
-	t := s.attachment(ctx, key)
-	st, err := t.findRecords()
-	if st == nil || err != nil {
+	m, err := s.attachment(ctx, key).newRemoval()
+	defer m.close()
+	if m.st == nil || err != nil {
 		return err
 	}
-	defer st.Close()
-	if r, err := st.Read(key); err == nil && r != nil {
-		t.Adapter = r.Adapter // the holder of the claim
+	if r, err := m.st.Read(key); err == nil && r != nil {
+		m.Adapter = r.Adapter // the holder of the claim
 	}
-	return t.removeRecorded(ctx, st, key)
+	return m.removeRecorded(ctx, key)
 }
 
 // RemoveSandbox removes everything of a removed sandbox. Attachments whose record was lost are

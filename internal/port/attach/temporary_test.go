@@ -20,7 +20,7 @@ func TestOldTemporaryFilesAreRemoved(t *testing.T) {
 	host, err := hostfs.New(top)
 	testkit.Must(t, err)
 	a := &Attachment{Root: host, InfoDir: "/devinfo"}
-	testkit.Must(t, a.removeTemporary()) // no directory exists
+	testkit.Must(t, (&removal{Attachment: a}).removeTemporary()) // no directory exists
 	dir := filepath.Join(top, "devinfo")
 	testkit.Must(t, os.Mkdir(dir, 0o755))
 	for name, age := range map[string]time.Duration{
@@ -30,7 +30,7 @@ func TestOldTemporaryFilesAreRemoved(t *testing.T) {
 		old := time.Now().Add(-age)
 		testkit.Must(t, os.Chtimes(filepath.Join(dir, name), old, old))
 	}
-	testkit.Must(t, a.removeTemporary())
+	testkit.Must(t, (&removal{Attachment: a}).removeTemporary())
 	names, err := host.ReadDir(a.InfoDir, maxInfoNames)
 	testkit.Must(t, err)
 	if diff := cmp.Diff([]string{".jackfield-b.tmp", ".jackfield.lock", "ns-nad-x_net1"}, names); diff != "" {
