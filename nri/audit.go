@@ -79,7 +79,7 @@ func (a *auditLog) close() {
 // auditLine is one line of the audit file: the outcome of one container.
 type auditLine struct {
 	Time  string `json:"time"`  // RFC 3339, in UTC
-	Event string `json:"event"` // injected, refused or skipped
+	Event string `json:"event"` // injected, refused, skipped or reused
 	Error string `json:"error,omitempty"`
 	// Repeats is how often the container was refused for the same reason since the last line; 0 for the first.
 	Repeats int `json:"repeats,omitempty"`
@@ -91,6 +91,7 @@ const (
 	eventInjected = "injected"
 	eventRefused  = "refused"
 	eventSkipped  = "skipped"
+	eventReused   = "reused" // a device number of the container leads to another device
 )
 
 // maxAuditLine bounds a line, in bytes.

@@ -36,12 +36,12 @@ const (
 // A change replaces the core as a whole.
 type configuration struct {
 	*daemon
-	opts   Options
-	core   *atomic.Pointer[core]
-	ledger *engine.Ledger
-	dirs   *dircheck.Checker // of the configuration's directories
-	state  *stateDir         // opened with the first configuration
-	follow func(*core)       // passes a new configuration to the parts that depend on it
+	opts       Options
+	core       *atomic.Pointer[core]
+	containers *containerTable
+	dirs       *dircheck.Checker // of the configuration's directories
+	state      *stateDir         // opened with the first configuration
+	follow     func(*core)       // passes a new configuration to the parts that depend on it
 
 	handedOver atomic.Bool      // the runtime handed it over: the file does not count
 	watch      *filewatch.Watch // nil without a file
@@ -68,9 +68,9 @@ type ConfigStatus struct {
 	Failures  uint64
 }
 
-func newConfiguration(d *daemon, opts Options, core *atomic.Pointer[core], ledger *engine.Ledger,
+func newConfiguration(d *daemon, opts Options, core *atomic.Pointer[core], containers *containerTable,
 	dirs *dircheck.Checker, state *stateDir, follow func(*core)) *configuration {
-	return &configuration{daemon: d, opts: opts, core: core, ledger: ledger, dirs: dirs, state: state, follow: follow}
+	return &configuration{daemon: d, opts: opts, core: core, containers: containers, dirs: dirs, state: state, follow: follow}
 }
 
 // start puts the configuration of the options into force, and watches its file.
@@ -126,7 +126,8 @@ func (c *configuration) apply(cfg *config.Config) error {
 	}
 	hooks := hooksd.New(c.host, cfg.Hooks.Dirs, hooksd.Options{})
 	engine, err := engine.New(c.host, cfg, engine.Options{
-		SpecDirs: c.opts.SpecDirs, ConfigName: c.opts.ConfigName, Ledger: c.ledger, Hooks: hooks.Hooks,
+		SpecDirs: c.opts.SpecDirs, ConfigName: c.opts.ConfigName, Ledger: c.containers.ledger, Hooks: hooks.Hooks,
+		Holders:       c.containers.listHolders,
 		FindSocketDir: staging.SocketDirFinder(c.host, cfg.StateDir, ""), Staged: c.state.isStaged,
 		Kubelet: kubelet.QueryPod, Pods: kubelet.QueryPodObject, CheckResponsive: c.dirs.Check})
 	if err != nil {

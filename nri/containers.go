@@ -248,6 +248,19 @@ func (t *containerTable) listStarted() []status.Container {
 	})
 }
 
+// listHolders returns the containers that live and have device nodes.
+func (t *containerTable) listHolders() []engine.Holder {
+	var holders []engine.Holder
+	t.list(func(c *container) bool {
+		if c.record != nil && len(c.record.Devices) > 0 && c.c.GetState() != api.ContainerState_CONTAINER_STOPPED {
+			holders = append(holders, c.record.Holder())
+		}
+		return false
+	})
+	slices.SortFunc(holders, func(a, b engine.Holder) int { return cmp.Compare(a.ContainerID, b.ContainerID) })
+	return holders
+}
+
 // listMissed returns the requests that containers run without.
 func (t *containerTable) listMissed() []status.Container {
 	return t.listRecords(func(c *container) *status.Container { return c.missed })

@@ -45,6 +45,7 @@ type creator struct {
 	hotplug    *hotplug
 	restored   *restoredContainers
 	outcomes   *outcomes
+	numbers    *deviceNumbers
 }
 
 // errNoInjection ends the creation of a container that receives nothing.
@@ -202,6 +203,9 @@ func (c *creator) forget(n *creation) {
 // before hotplug watched it.
 func (c *creator) record(n *creation) {
 	c.containers.addCreation(n, c.outcomes.reportCreated(n.pod, n.c, n.plan))
+	if len(n.plan.Devices) > 0 {
+		c.numbers.wake.send() // the new device can have a number that another container still has
+	}
 	if n.plan.Staging == nil {
 		return
 	}

@@ -53,7 +53,7 @@ func (o *outcomes) reportCreated(pod *api.PodSandbox, c *api.Container, plan *en
 	if event != "" {
 		o.audit.write(event, nil, record, 0)
 	}
-	if event == eventInjected || unmanaged {
+	if event == eventInjected || unmanaged || len(record.Devices) > 0 {
 		// The record of a container with an unmanaged network shows that the plugin was connected at its
 		// creation, so that a later rule does not evict the container.
 		return &record
@@ -179,7 +179,7 @@ func (o *outcomes) newRecord(
 		})
 	}
 	if plan != nil {
-		out.Edits = describeEdits(&plan.Set)
+		out.Edits, out.Devices = describeEdits(&plan.Set), plan.Devices
 	}
 	return out
 }

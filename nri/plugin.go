@@ -64,6 +64,7 @@ type Plugin struct {
 	missed     *missedContainers
 	removed    *removedSandboxes
 	ports      *vswitchPorts
+	numbers    *deviceNumbers
 	hookDirs   *hookDirs
 	audit      *auditLog
 	outcomes   *outcomes
@@ -113,7 +114,7 @@ func newPlugin(opts Options, d *daemon) *Plugin {
 	})
 	p.calls = newRuntimeCalls(d, dirs.Faults)
 	p.runtime = newRuntimeLink(d, opts, p.calls)
-	p.config = newConfiguration(d, opts, &inForce, p.ledger, dirs, p.state, p.followConfig)
+	p.config = newConfiguration(d, opts, &inForce, p.containers, dirs, p.state, p.followConfig)
 
 	// Reports.
 	p.audit = &auditLog{daemon: d}
@@ -126,17 +127,18 @@ func newPlugin(opts Options, d *daemon) *Plugin {
 	p.ports = newVswitchPorts(d, p.containers.liveSandboxes)
 	p.removed = newRemovedSandboxes(d, current, p.containers.liveSandboxes)
 	p.restored = newRestoredContainers(d, current, p.state, p.containers)
+	p.numbers = newDeviceNumbers(d, p.containers, p.audit)
 	p.missed = newMissedContainers(d, current, p.runtime, p.containers, p.outcomes)
 
 	// The work of the larger handlers.
 	p.creator = &creator{daemon: d, calls: p.calls, runtime: p.runtime, config: p.config, containers: p.containers,
-		ledger: p.ledger, state: p.state, hotplug: p.hotplug, restored: p.restored, outcomes: p.outcomes}
+		ledger: p.ledger, state: p.state, hotplug: p.hotplug, restored: p.restored, outcomes: p.outcomes, numbers: p.numbers}
 	p.validator = &validator{daemon: d, current: current, runtime: p.runtime, containers: p.containers,
 		outcomes: p.outcomes, own: opts.Index + "-" + opts.Name}
 
 	// HTTP.
 	p.endpoints = &endpoints{counters: d.counters, calls: p.calls, runtime: p.runtime, config: p.config,
-		containers: p.containers, state: p.state, ports: p.ports, hookDirs: p.hookDirs, audit: p.audit,
+		containers: p.containers, state: p.state, ports: p.ports, numbers: p.numbers, hookDirs: p.hookDirs, audit: p.audit,
 		started: time.Now(), scrapes: deadline.NewPool(maxScrapeWorkers)}
 	p.servers = &httpServers{daemon: d, endpoints: p.endpoints}
 	return p

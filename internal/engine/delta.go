@@ -12,6 +12,9 @@ type delta struct {
 	host   edit.Container // directories and sockets
 	view   *viewEntry     // nil for none
 
+	present []edit.Device // nodes of the candidate that the container has already
+	held    []HeldDevice  // all nodes of the candidate
+
 	cdiDevices []string              // CDI devices that are in edits
 	specFiles  map[string]bool       // CDI files whose edits for all devices are in edits
 	variables  map[string]envSetting // variables of CDI devices

@@ -73,6 +73,12 @@ func resolveDevice(in *inputs, d *delta, a *attachment.Attachment) error {
 	d.view = newAttachmentEntry(a, placement{path: found.vdpaPath, note: found.noDPDK})
 	d.view.pins = slices.ContainsFunc(found.nodes, func(n sysfs.Node) bool { return n.PinsMemory })
 	in.addMemlock(d, a, found.nodes, omitted)
+	for _, n := range found.nodes {
+		if in.hasNode(n) {
+			d.present = append(d.present, edit.Device{Path: n.Path, Type: "c", Major: int64(n.Major), Minor: int64(n.Minor),
+				Origin: edit.Origin{Source: edit.Attachment}})
+		}
+	}
 	if found.noDPDK != "" {
 		d.view.element.Jackfield.EAL = nil
 	}

@@ -3,6 +3,7 @@
 package engine
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path"
@@ -26,6 +27,8 @@ type draft struct {
 
 	specFiles, cdiDevices map[string]bool // see delta
 	variables             map[string]envSetting
+	held                  []HeldDevice
+	heldPaths             map[string]bool
 
 	items     []Item
 	errs      []error // of candidates that fail the container
@@ -72,7 +75,7 @@ func (p *draft) add(c candidate) {
 	err := c.resolve(d)
 	if err == nil {
 		p.in.raiseMemlockForEdits(d)
-		err = d.checkVisible()
+		err = cmp.Or(d.checkVisible(), p.in.checkHolders(d))
 	}
 	if err == nil && optional {
 		err = d.checkDeliverable(p.in.req)
@@ -141,6 +144,12 @@ func (p *draft) merge(d *delta) {
 	}
 	if d.view != nil {
 		p.mergeView(*d.view)
+	}
+	for _, h := range d.held {
+		if !p.heldPaths[h.Path] {
+			putEntry(&p.heldPaths, h.Path, true)
+			p.held = append(p.held, h)
+		}
 	}
 }
 
@@ -264,7 +273,8 @@ func (p *draft) result() (*Plan, error) {
 	if len(p.errs) > 0 {
 		return nil, &Error{Container: p.in.req.Name(), Errs: p.errs, Items: p.items}
 	}
-	plan := &Plan{Set: *p.edits.Set(), Items: p.items, Usage: p.usage, Unchecked: p.unchecked}
+	plan := &Plan{Set: *p.edits.Set(), Items: p.items, Usage: p.usage, Unchecked: p.unchecked,
+		Devices: p.held}
 	if h := &p.host; len(h.Files)+len(h.Dirs)+len(h.Sockets)+len(h.SocketDirs) > 0 {
 		plan.Staging = h
 	}

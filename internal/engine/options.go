@@ -33,6 +33,9 @@ type Options struct {
 	// Ledger records the usage of pods, for limits of pods. It is nil for a process that sees only one
 	// container.
 	Ledger *Ledger
+	// Holders returns the living containers with their devices, for the rule that a function belongs to one container.
+	// It is nil for a process that knows no other containers.
+	Holders func() []Holder
 	// CheckResponsive is called before a directory is read whose file system can hang. On an error
 	// the directory is not read. nil checks nothing.
 	CheckResponsive func(dir string) error

@@ -17,6 +17,8 @@ type Plan struct {
 	// Usage is the usage of the container, where a rule limits the usage of its pod. The adapter stores
 	// it for Ledger.RecordUsage after a restart.
 	Usage *policy.Usage
+	// Devices are the device nodes of the requests, with their devices. The adapter stores them while the container lives.
+	Devices []HeldDevice
 	// Unchecked has the errors of sources that could not be read: the container can have
 	// devices of them. Only Engine.ResolveRunning and Engine.Explain set it.
 	Unchecked []error

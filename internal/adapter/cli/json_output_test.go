@@ -21,6 +21,7 @@ import (
 	"github.com/jackfield/jackfield/internal/config/policy"
 	"github.com/jackfield/jackfield/internal/edit"
 	"github.com/jackfield/jackfield/internal/engine"
+	"github.com/jackfield/jackfield/internal/host/sysfs"
 	"github.com/jackfield/jackfield/internal/port/vswitch"
 	"github.com/jackfield/jackfield/internal/report/doctor"
 	"github.com/jackfield/jackfield/internal/report/explain"
@@ -47,6 +48,8 @@ var jsonSections = map[string]reflect.Type{
 	"Case result": reflect.TypeFor[policyeval.CaseResult](), "Finding of doctor": reflect.TypeFor[doctor.Finding](),
 	"Status": reflect.TypeFor[status.Node](), "Runtime": reflect.TypeFor[status.Runtime](), "Configuration in force": reflect.TypeFor[status.Config](),
 	"Running container": reflect.TypeFor[status.Container](), "Recorded request": reflect.TypeFor[status.Request](),
+	"Recorded device": reflect.TypeFor[engine.HeldDevice](), "Device of a number": reflect.TypeFor[sysfs.NumberedDevice](),
+	"Reused device number": reflect.TypeFor[status.ReusedNumber](), "Limit of locked memory": reflect.TypeFor[edit.Memlock](),
 	"Policy question": reflect.TypeFor[policy.Asked](), "Recorded edit": reflect.TypeFor[status.Edit](), "Sandbox": reflect.TypeFor[status.Sandbox](),
 	"Vswitch": reflect.TypeFor[vswitch.Status](), "Socket": reflect.TypeFor[status.PlacedSocket](), "Build": reflect.TypeFor[version.Build](),
 }

@@ -222,6 +222,9 @@ func (q *statusQuery) removeOthers(n *status.Node) {
 	isOtherContainer := func(c status.Container) bool { return isOther(c.Namespace, c.Pod, c.Container, c.ContainerID) }
 	n.Containers = slices.DeleteFunc(n.Containers, isOtherContainer)
 	n.Missed = slices.DeleteFunc(n.Missed, isOtherContainer)
+	n.ReusedNumbers = slices.DeleteFunc(n.ReusedNumbers, func(r status.ReusedNumber) bool {
+		return isOther(r.Namespace, r.Pod, r.Container, r.ContainerID)
+	})
 	n.Sockets = slices.DeleteFunc(n.Sockets, func(s status.PlacedSocket) bool {
 		return isOther(s.Namespace, s.Pod,
 			s.Container, s.ContainerID)
@@ -276,6 +279,12 @@ func daemonText(n *status.Node) string {
 	if len(n.Missed) > 0 {
 		t.addRow("missed", fmt.Sprintf("%d running lack what they requested: they were created while jackfield-nri was not "+
 			"connected", len(n.Missed)))
+	}
+	for i := range n.ReusedNumbers {
+		r := &n.ReusedNumbers[i]
+		t.addRow("reused", fmt.Sprintf("%s can open %s through %s (%s), which it was given for %s", r.Title(), r.Now, r.Path,
+			r.Number, r.Granted))
+		t.colorCell(1, red)
 	}
 	if n.SocketsError == "" {
 		t.addRow("sockets", fmt.Sprintf("%d; `jackfield sockets` lists them", len(n.Sockets)))

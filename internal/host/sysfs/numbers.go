@@ -3,12 +3,11 @@
 package sysfs
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"slices"
 	"strings"
-
-	"github.com/containerd/errdefs"
 
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 )
@@ -17,50 +16,50 @@ import (
 // device after this one was removed.
 type NumberedDevice struct {
 	// Class is the kernel's class or bus of the node: "vfio", "vfio-dev", "vdpa", "infiniband_verbs", "tty".
-	Class string
+	Class string `json:"class,omitempty"`
 	// Name is the kernel's name of the node: "13", "vfio0", "vhost-vdpa-0", "uverbs0", "ttyUSB0".
-	Name string
-	// Function is the PCI function, vDPA device or RDMA device that the node gives access to. It is "" for other
-	// nodes. An IOMMU group has one name for all of its functions, joined by ",".
-	Function string
+	Name string `json:"name"`
+	// Functions are the PCI functions, or the vDPA or RDMA device, that the node gives access to. An IOMMU group can have
+	// several functions. Other nodes have none.
+	Functions []string `json:"functions,omitempty"`
 }
 
-// The classes of nodes whose programs pin memory for the device, and account for it by RLIMIT_MEMLOCK.
+// The classes of nodes that give access to a function, and of which the first four pin memory within RLIMIT_MEMLOCK.
 const (
-	classVFIO      = "vfio"             // /dev/vfio/<group>
-	classVFIODev   = "vfio-dev"         // /dev/vfio/devices/vfio<N>
-	classVDPA      = "vdpa"             // the bus; its nodes are in a class without a name
-	classVerbs     = "infiniband_verbs" // /dev/infiniband/uverbs<N>
-	classMAD       = "infiniband_mad"   // /dev/infiniband/{umad,issm}<N>
-	prefixVhost    = "vhost-vdpa-"
-	deviceNumbers  = "/sys/dev"
-	groupDirectory = "/sys/kernel/iommu_groups"
+	classVFIO    = "vfio"             // /dev/vfio/<group>
+	classVFIODev = "vfio-dev"         // /dev/vfio/devices/vfio<N>
+	classVDPA    = "vdpa"             // the bus: vhost-vdpa-<N> has no class
+	classVerbs   = "infiniband_verbs" // /dev/infiniband/uverbs<N>
+	classMAD     = "infiniband_mad"   // /dev/infiniband/{umad,issm}<N>
+	classUIO     = "uio"              // /dev/uio<N>
 )
 
 // PinsMemory reports whether programs that use the device pin memory.
 func (d *NumberedDevice) PinsMemory() bool {
-	switch d.Class {
-	case classVFIO, classVFIODev, classVDPA, classVerbs:
-		return true
+	return slices.Contains([]string{classVFIO, classVFIODev, classVDPA, classVerbs}, d.Class)
+}
+
+// IsRDMA reports whether the device is of RDMA, which several programs can use at a time.
+func (d *NumberedDevice) IsRDMA() bool { return d.Class == classVerbs || d.Class == classMAD }
+
+// IsAnother reports whether a number that led to d leads to another device now.
+func (d *NumberedDevice) IsAnother(now *NumberedDevice) bool {
+	if len(d.Functions) == 0 || len(now.Functions) == 0 {
+		return d.Class != now.Class || d.Name != now.Name
 	}
-	return false
+	return slices.ContainsFunc(now.Functions, func(f string) bool { return !slices.Contains(d.Functions, f) })
 }
 
 // String names the device in messages.
 func (d *NumberedDevice) String() string {
+	kind := map[string]string{classVDPA: "vDPA device", classVerbs: "RDMA device", classMAD: "RDMA device"}[d.Class]
 	switch {
-	case d.Function == "" && d.Class == "":
-		return fmt.Sprintf("device %q", d.Name)
-	case d.Function == "":
-		return fmt.Sprintf("%s device %q", d.Class, d.Name)
+	case len(d.Functions) > 0:
+		return cmp.Or(kind, "PCI function") + " " + strings.Join(d.Functions, " and ")
+	case d.Class == "":
+		return "device " + d.Name
 	}
-	switch d.Class {
-	case classVDPA:
-		return fmt.Sprintf("vDPA device %q", d.Function)
-	case classVerbs, classMAD:
-		return fmt.Sprintf("RDMA device %q", d.Function)
-	}
-	return fmt.Sprintf("PCI function %s", d.Function)
+	return d.Class + " device " + d.Name
 }
 
 // DeviceOf returns the device of a character or block device number. The error is ErrNotFound if the number leads to no
@@ -71,10 +70,11 @@ func DeviceOf(host hostfs.Root, block bool, major, minor uint32) (NumberedDevice
 		kind = "block"
 	}
 	number := fmt.Sprintf("%d:%d", major, minor)
-	l := lookup{host, "read the device of number", number}
-	dir, err := l.host.Resolve(path.Join(deviceNumbers, kind, number))
+	l := lookup{host, "read device of number", number}
+	link := path.Join("/sys/dev", kind, number)
+	dir, err := l.host.Resolve(link)
 	if err != nil {
-		return NumberedDevice{}, l.wrapError(path.Join(deviceNumbers, kind, number), err, "")
+		return NumberedDevice{}, l.wrapError(link, err, "")
 	}
 	d := NumberedDevice{Name: path.Base(dir)}
 	subsystem, err := l.readLink(path.Join(dir, "subsystem"))
@@ -84,29 +84,39 @@ func DeviceOf(host hostfs.Root, block bool, major, minor uint32) (NumberedDevice
 	if subsystem != "" {
 		d.Class = path.Base(subsystem)
 	}
-	d.Function, err = l.functionOf(&d, dir)
+	err = l.readFunctions(&d, dir)
 	return d, err
 }
 
-// functionOf returns NumberedDevice.Function. It also sets the class of a vhost-vdpa node, whose own class the kernel
-// does not show in all versions.
-func (l lookup) functionOf(d *NumberedDevice, dir string) (string, error) {
-	switch {
-	case strings.HasPrefix(d.Name, prefixVhost):
-		d.Class = classVDPA
-		return path.Base(path.Dir(dir)), nil
-	case d.Class == classVerbs || d.Class == classMAD:
-		name, _, err := l.readAttribute(path.Join(dir, "ibdev"))
-		return name, err
-	case d.Class == classVFIO:
-		names, err := l.listDir(path.Join(groupDirectory, strings.TrimPrefix(d.Name, "noiommu-"), "devices"), isPCIAddress)
-		slices.Sort(names)
-		return strings.Join(names, ","), err
-	case d.Class == classVFIODev || d.Class == "uio":
-		return lastPCIAddress(dir), nil
+// readFunctions sets NumberedDevice.Functions, and the class of a vhost-vdpa node. dir is its directory in /sys/devices.
+func (l lookup) readFunctions(d *NumberedDevice, dir string) error {
+	withAddress := func(name string) []string {
+		if address := lastPCIAddress(dir); address != "" {
+			name += " (" + address + ")" // the kernel also reuses the names
+		}
+		return []string{name}
 	}
-	return "", nil
+	switch {
+	case strings.HasPrefix(d.Name, "vhost-vdpa-"):
+		d.Class, d.Functions = classVDPA, withAddress(path.Base(path.Dir(dir)))
+	case d.IsRDMA():
+		name, ok, err := l.readAttribute(path.Join(dir, "ibdev"))
+		if err != nil || !ok {
+			return err
+		}
+		d.Functions = withAddress(name)
+	case d.Class == classVFIO:
+		group := strings.TrimPrefix(d.Name, "noiommu-")
+		names, err := l.listDir(path.Join("/sys/kernel/iommu_groups", group, "devices"), isPCIAddress)
+		if err != nil {
+			return err
+		}
+		slices.Sort(names)
+		d.Functions = names
+	case d.Class == classVFIODev || d.Class == classUIO:
+		if address := lastPCIAddress(dir); address != "" {
+			d.Functions = []string{address}
+		}
+	}
+	return nil
 }
-
-// IsGone reports whether an error of DeviceOf means that the number leads to no device.
-func IsGone(err error) bool { return errdefs.IsNotFound(err) }

@@ -116,6 +116,7 @@ func (t *Tree) AddVDPA(name, driver, parent string, index int, dev Dev) error {
 		node := fmt.Sprintf("vhost-vdpa-%d", index)
 		errs = append(errs,
 			t.WriteFile(filepath.Join(dir, node, "dev"), dev.String()+"\n"),
+			t.Link(numberLink(dev), filepath.Join(dir, node)),
 			t.Node("/dev/"+node, 0o600, dev))
 	}
 	return errors.Join(errs...)
@@ -141,6 +142,12 @@ func (t *Tree) addToClass(class, parent, name, node string, mode uint32, dev Dev
 	return errors.Join(
 		t.WriteFile(filepath.Join(dir, "dev"), dev.String()+"\n"),
 		t.Link(filepath.Join("/sys/class", class, name), dir),
+		t.Link(filepath.Join(dir, "subsystem"), filepath.Join("/sys/class", class)),
+		t.Link(numberLink(dev), dir),
 		t.Node(node, mode, dev),
 	)
 }
+
+// numberLink returns the path by which the kernel finds a character device by its number. If several devices of a tree
+// have one number, it leads to the last one.
+func numberLink(dev Dev) string { return "/sys/dev/char/" + dev.String() }

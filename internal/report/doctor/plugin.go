@@ -117,6 +117,7 @@ func checkNRIVersion(_ context.Context, n *node) (found findings) {
 		minor, patch int
 		feature      string
 	}{
+		{4, 0, "the limit of locked memory, limits.memlock of a rule (0.4)"},
 		{10, 0, "CDI device nodes with permissions other than the runtime's default (0.10), and a validator of what other " +
 			"plugins inject"},
 		{11, 0, "CDI net devices and intelRdt (0.11)"},
@@ -182,6 +183,17 @@ func checkMissed(_ context.Context, n *node) (found findings) {
 		"to keep it from happening, let the runtime require the plugin (the check required)",
 		"%s of this node lack what they requested: they were created while jackfield-nri was not connected\n%s",
 		diag.Count(len(missed), "running container"), strings.Join(names, "\n"))
+	return found
+}
+
+// checkReusedNumbers reports the containers that can open another device than they were given.
+func checkReusedNumbers(_ context.Context, n *node) (found findings) {
+	for i := range n.daemon.ReusedNumbers {
+		r := &n.daemon.ReusedNumbers[i]
+		found.add(Error, "delete the pod; drain a node before its virtual functions or vDPA devices are re-created",
+			"container %s can open %s through %s (device number %s), which it was given for %s",
+			r.Title(), r.Now, r.Path, r.Number, r.Granted)
+	}
 	return found
 }
 

@@ -23,6 +23,7 @@ import (
 	"github.com/jackfield/jackfield/internal/engine"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/internal/report/manifest"
+	"github.com/jackfield/jackfield/internal/report/status"
 	"github.com/jackfield/jackfield/internal/source/devicemetadata"
 	"github.com/jackfield/jackfield/internal/source/hooksd"
 	"github.com/jackfield/jackfield/internal/source/hooksd/ocihook"
@@ -107,6 +108,7 @@ func New(opts Options) (*Explainer, error) {
 	engine, err := engine.New(opts.Host, opts.Config, engine.Options{
 		Ledger: ledger, Once: true, Kubelet: kubelet.QueryPod, Pods: kubelet.QueryPodObject, Staged: staged,
 		Hooks:         hooks.Hooks,
+		Holders:       sync.OnceValue(func() []engine.Holder { return recordedHolders(opts) }),
 		FindSocketDir: staging.SocketDirFinder(opts.Host, opts.Config.StateDir, ""),
 		SpecDirs:      dirs, ForAdministrator: true,
 	})
@@ -117,6 +119,14 @@ func New(opts Options) (*Explainer, error) {
 	x.checkHooks(hooks.Snapshot())
 	x.readMetadata()
 	return x, nil
+}
+
+// recordedHolders returns the holders of devices that jackfield-nri of this host has on record.
+func recordedHolders(opts Options) (holders []engine.Holder) {
+	for _, c := range status.ReadRecords(opts.Host, opts.Config.StateDir) {
+		holders = append(holders, c.Holder())
+	}
+	return holders
 }
 
 // Close closes the engine.

@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/containerd/errdefs"
 
+	"github.com/jackfield/jackfield/internal/engine"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/internal/host/jsonstore"
 )
@@ -39,8 +41,26 @@ func store(dir string) jsonstore.Store[Container] {
 		if c.ContainerID != file {
 			return fmt.Errorf("found the record of container %q", c.ContainerID)
 		}
+		for i := range c.Devices {
+			if t := c.Devices[i].Type; t != "c" && t != "b" {
+				return fmt.Errorf("devices[%d].type: invalid value %q: must be c or b", i, t)
+			}
+		}
 		return checkID(file)
 	}}
+}
+
+// ReadRecords returns the records of a state directory that a daemon wrote, as far as they can be read. It changes
+// nothing.
+func ReadRecords(host hostfs.Root, stateDir string) (found []Container) {
+	records := store(host.Path(filepath.Join(stateDir, "status")))
+	files, _ := records.Files()
+	for _, file := range files {
+		if c, err := records.Read(file); err == nil {
+			found = append(found, *c)
+		}
+	}
+	return found
 }
 
 // Write writes a container's record.
@@ -62,6 +82,9 @@ func shorten(c *Container) *Container {
 	}
 	short := *c
 	short.Requests, short.Edits = nil, nil
+	// The plugin needs the functions after a restart.
+	short.Devices = slices.DeleteFunc(slices.Clone(c.Devices),
+		func(d engine.HeldDevice) bool { return len(d.Device.Functions) == 0 })
 	short.More = fmt.Sprintf("%d requests and %d edits: the record would have had %d bytes", len(c.Requests),
 		len(c.Edits), len(data))
 	return &short

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jackfield/jackfield/internal/config/policy"
+	"github.com/jackfield/jackfield/internal/engine"
 	"github.com/jackfield/jackfield/internal/port/vswitch"
 )
 
@@ -29,6 +30,9 @@ type Node struct {
 	// created while the daemon was not connected; in the same order. Their requests have the
 	// outcome that they would have now: the container would get everything that is "injected".
 	Missed []Container `json:"missed,omitempty"`
+	// ReusedNumbers are the device numbers of running containers that lead to another device than the container was
+	// given, by container and path.
+	ReusedNumbers []ReusedNumber `json:"reusedNumbers,omitempty"`
 	// Sockets are those of running containers, by container and path, whichever adapter served it. SocketsError is
 	// why they are not known.
 	Sockets      []PlacedSocket `json:"sockets"`
@@ -89,6 +93,8 @@ type Container struct {
 	Generation  uint64    `json:"configGeneration"` // the configuration in force when it was created
 	Requests    []Request `json:"requests,omitempty"`
 	Edits       []Edit    `json:"edits,omitempty"`
+	// Devices are the device nodes of the requests, with the devices to which their numbers led then.
+	Devices []engine.HeldDevice `json:"devices,omitempty"`
 	// More says how many requests and edits were left out to keep a size limit.
 	More string `json:"more,omitempty"`
 }
@@ -116,13 +122,31 @@ type Request struct {
 // Edit is one change of the container and its origin. A variable has only its name: the value
 // may be a secret.
 type Edit struct {
-	Kind    string `json:"kind,omitempty"` // device, mount, env, hook, net device, group or intelRdt
+	Kind    string `json:"kind,omitempty"` // device, mount, env, hook, net device, group, intelRdt or memlock
 	Name    string `json:"name,omitempty"` // in the container: a path, the name of a variable, a number
 	What    string `json:"what"`           // both for people: "device /dev/vfio/12", "mount /a from /b", "hook createRuntime /bin/x", ...
 	Request string `json:"request"`
 	File    string `json:"file,omitempty"`
 	Field   string `json:"field,omitempty"`
 	Rule    string `json:"rule,omitempty"`
+}
+
+// ReusedNumber is a device number of a running container that leads to another device now.
+type ReusedNumber struct {
+	Namespace   string    `json:"namespace,omitempty"`
+	Pod         string    `json:"pod,omitempty"`
+	Container   string    `json:"container,omitempty"`
+	ContainerID string    `json:"containerID"`
+	Path        string    `json:"path"`    // in the container
+	Number      string    `json:"number"`  // MAJOR:MINOR
+	Granted     string    `json:"granted"` // the device that the container was given
+	Now         string    `json:"now"`     // the device that it can open
+	Since       time.Time `json:"since"`   // when this was found
+}
+
+// Title names the container: NAMESPACE/POD/CONTAINER, or the ID where the names are not known.
+func (r *ReusedNumber) Title() string {
+	return cmp.Or(strings.Trim(r.Namespace+"/"+r.Pod+"/"+r.Container, "/"), r.ContainerID)
 }
 
 // PlacedSocket is a socket of the host, or a directory for sockets, at its place in a container.
@@ -162,4 +186,10 @@ func Socket(stateDir string) string { return path.Join(stateDir, "status.sock") 
 // Title names the container for messages: NAMESPACE/POD/CONTAINER, two spaces and the ID.
 func (c *Container) Title() string {
 	return strings.Trim(c.Namespace+"/"+c.Pod+"/"+c.Container, "/") + "  " + c.ContainerID
+}
+
+// Holder returns the container as a holder of its devices.
+func (c *Container) Holder() engine.Holder {
+	return engine.Holder{Namespace: c.Namespace, Pod: c.Pod, PodUID: c.PodUID, SandboxID: c.Sandbox,
+		ContainerID: c.ContainerID, Container: c.Container, Devices: c.Devices}
 }

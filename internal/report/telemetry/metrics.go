@@ -228,6 +228,8 @@ func stagingMetrics(c *Counters, s *Sample) []metric {
 			one(len(s.Node.Containers))},
 		{Family{"jackfield_containers_missed", gauge, "Running containers that lack what they requested, because they were " +
 			"created while the plugin was not connected."}, nil, one(len(s.Node.Missed))},
+		{Family{"jackfield_device_numbers_reused", gauge, "Device numbers of running containers that lead to another device " +
+			"than the container was given."}, nil, one(len(s.Node.ReusedNumbers))},
 		{Family{"jackfield_status_failures_total", counter, "Container records that could not be written or read: " +
 			"jackfield status loses the container at a restart."}, nil, one(c.StatusFailed.Load())},
 		{Family{"jackfield_socket_rebinds_total", counter, "Sockets rebound in running containers after the host " +
