@@ -3,7 +3,6 @@
 package engine
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"path"
@@ -75,7 +74,10 @@ func (p *draft) add(c candidate) {
 	err := c.resolve(d)
 	if err == nil {
 		p.in.raiseMemlockForEdits(d)
-		err = cmp.Or(d.checkVisible(), p.in.checkHolders(d))
+		err = d.checkVisible()
+	}
+	if err == nil {
+		err = p.in.checkHolders(d)
 	}
 	if err == nil && optional {
 		err = d.checkDeliverable(p.in.req)
