@@ -35,7 +35,7 @@ var jsonSections = map[string]reflect.Type{
 	"Edits": reflect.TypeFor[edit.Set](), "Device node": reflect.TypeFor[edit.Device](), "Variable": reflect.TypeFor[edit.Env](),
 	"Mount": reflect.TypeFor[edit.Mount](), "Hook": reflect.TypeFor[edit.Hook](), "Group": reflect.TypeFor[edit.GID](),
 	"Network device": reflect.TypeFor[edit.NetDevice](),
-	"RDT settings": reflect.TypeFor[edit.RDT](), "Origin": reflect.TypeFor[edit.Origin](),
+	"RDT settings":   reflect.TypeFor[edit.RDT](), "Origin": reflect.TypeFor[edit.Origin](),
 	"Record": reflect.TypeFor[sandboxRecord](), "Recorded container": reflect.TypeFor[explain.ContainerRecord](),
 	"Validated file": reflect.TypeFor[validatedFile](), "Diagnostic": reflect.TypeFor[diag.Diagnostic](), "Inventory": reflect.TypeFor[inventory](),
 	"CDI directory": reflect.TypeFor[cdiDir](), "CDI device": reflect.TypeFor[cdiDevice](), "CDI conflict": reflect.TypeFor[cdiConflict](),
