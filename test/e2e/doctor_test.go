@@ -7,7 +7,6 @@ import (
 	"errors"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -24,7 +23,8 @@ type diagnosis struct {
 // runDoctor runs the command on the node of h, and returns its findings and its exit status.
 func runDoctor(t *testing.T, h *e2e.H, args ...string) ([]diagnosis, int) {
 	t.Helper()
-	cmd := h.Command("jackfield", append([]string{"doctor", "-o", "json", "--containerd-config", filepath.Join(h.Dir(), "config.toml")}, args...)...)
+	cmd := h.Command("jackfield", append([]string{"doctor", "-o", "json", "--" + runtimeName(h) + "-config", h.ConfigFile()},
+		args...)...)
 	out, err := cmd.Output()
 	code := 0
 	var exit *exec.ExitError
@@ -54,7 +54,15 @@ func expectFinding(t *testing.T, found []diagnosis, check, severity, text string
 	t.Errorf("no finding of severity %s and check %s with %q in %+v", severity, check, text, found)
 }
 
-func TestDoctorOnContainerd(t *testing.T) {
+// runtimeName returns the name that the runtime has in flags.
+func runtimeName(h *e2e.H) string {
+	if h.Generation().IsCRIO() {
+		return "crio"
+	}
+	return "containerd"
+}
+
+func TestDoctorOnRealRuntime(t *testing.T) {
 	e2e.Each(t, func(t *testing.T, h *e2e.H) {
 		h.MkdirAll("/var/run/vsw")
 		h.MkdirAll(devinfoDir)
@@ -72,13 +80,15 @@ func TestDoctorOnContainerd(t *testing.T) {
 				t.Errorf("a finding on a healthy node: %+v", f)
 			}
 		}
-		expectFinding(t, found, "plugin", "ok", "is registered with containerd")
+		expectFinding(t, found, "plugin", "ok", "is registered with c")
 		expectFinding(t, found, "nri", "ok", h.NRISocket())
 		expectFinding(t, found, "runtime", "ok", "has NRI on")
 		expectFinding(t, found, "version", "note", "NRI v0.")
 		if h.Generation() == node.V24 {
 			expectFinding(t, found, "version", "note", "NRI v0.12.3 of containerd 2.4.2 has no field for:\n- failing a container when the plugin does not answer (0.12.4); jackfield-nri is a validator instead")
-			expectFinding(t, found, "required", "note", "NRI's validator is off in "+filepath.Join(h.Dir(), "config.toml"))
+			expectFinding(t, found, "required", "note", "NRI's validator is off in "+h.ConfigFile())
+		} else if h.Generation().IsCRIO() {
+			expectFinding(t, found, "required", "note", "NRI's validator is off in "+h.ConfigFile())
 		} else {
 			expectFinding(t, found, "required", "note", "has no required plugins")
 		}

@@ -57,9 +57,9 @@ func TestPluginSurvivesTwentyRuntimeRestarts(t *testing.T) {
 		var before int
 		for i := range 20 {
 			if i%2 == 0 {
-				h.RestartContainerd()
+				h.RestartRuntime()
 			} else {
-				h.KillContainerd()
+				h.KillRuntime()
 			}
 			h.WaitPlugin("10-jackfield")
 			if i == 0 {
@@ -89,7 +89,7 @@ func TestPodOlderThanRuntimeIsRemoved(t *testing.T) {
 		pod := h.RunPod(node.PodOptions{Name: "old", Namespace: "dpdk-1"})
 		devinfo(h, pod, "blue", "net1", vhostUser("server", "/var/run/vsw/port3/app.sock"))
 		pod.Run(node.ContainerOptions{}).Output("sh", "-c", "touch $(dirname $JACKFIELD_NET1_SOCKET)/x")
-		h.RestartContainerd()
+		h.RestartRuntime()
 		h.WaitPlugin("10-jackfield")
 		pod.Remove()
 		var left []string
@@ -117,7 +117,7 @@ func TestPluginReconnectsToRecreatedNRISocket(t *testing.T) {
 			t.Fatal(err)
 		}
 		pod.Remove() // the existing connection still works
-		h.KillContainerd()
+		h.KillRuntime()
 		h.WaitPlugin("10-jackfield")
 		p.WaitLog(from, "no connection to the runtime")
 		faultPod(t, h, "second")

@@ -7,12 +7,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/jackfield/jackfield/test/compatibility"
 	"github.com/jackfield/jackfield/test/e2e/node"
 	nritest "github.com/jackfield/jackfield/test/nri"
 	"github.com/jackfield/jackfield/test/vswitch"
@@ -33,6 +35,15 @@ func Each(t *testing.T, f func(t *testing.T, h *H)) {
 	}
 }
 
+// EachNewer is Each for the generations with NRI 0.11 and later.
+func EachNewer(t *testing.T, f func(t *testing.T, h *H)) {
+	t.Helper()
+	Require(t)
+	for _, g := range node.Newer() {
+		t.Run(string(g), func(t *testing.T) { f(t, Shared(t, g)) })
+	}
+}
+
 // EachShipped is Each for the generations that a distribution ships. Use it for tests that take long and
 // depend little on the runtime.
 func EachShipped(t *testing.T, f func(t *testing.T, h *H)) {
@@ -43,11 +54,29 @@ func EachShipped(t *testing.T, f func(t *testing.T, h *H)) {
 	}
 }
 
-// EachFresh is Each on nodes of the test's own. Use it for tests that restart or configure containerd.
+// EachFresh is Each on nodes of the test's own. Use it for tests that restart or configure the runtime.
 func EachFresh(t *testing.T, o node.Options, f func(t *testing.T, h *H)) {
 	t.Helper()
+	eachFresh(t, node.Generations(), o, f)
+}
+
+// EachFreshContainerd is EachFresh for containerd. Use it for tests of containerd's configuration.
+func EachFreshContainerd(t *testing.T, o node.Options, f func(t *testing.T, h *H)) {
+	t.Helper()
+	eachFresh(t, node.Containerds(), o, f)
+}
+
+// EachFreshWith is EachFresh for the generations that have a feature.
+func EachFreshWith(t *testing.T, feature compatibility.Feature, o node.Options, f func(t *testing.T, h *H)) {
+	t.Helper()
+	lacks := func(g node.Generation) bool { return !feature.Has(g) }
+	eachFresh(t, slices.DeleteFunc(node.Generations(), lacks), o, f)
+}
+
+func eachFresh(t *testing.T, generations []node.Generation, o node.Options, f func(t *testing.T, h *H)) {
+	t.Helper()
 	Require(t)
-	for _, g := range node.Generations() {
+	for _, g := range generations {
 		t.Run(string(g), func(t *testing.T) {
 			o := o
 			o.Generation = g
@@ -56,18 +85,18 @@ func EachFresh(t *testing.T, o node.Options, f func(t *testing.T, h *H)) {
 	}
 }
 
-// EachUserNS is EachFresh on nodes that run pods with a user namespace (hostUsers: false). containerd 2 refuses
-// such pods with runc before 1.2.
+// EachUserNS is EachFresh on nodes that run pods with a user namespace (hostUsers: false), which containerd 2 and CRI-O
+// do not do with runc before 1.2.
 func EachUserNS(t *testing.T, f func(t *testing.T, h *H)) {
 	t.Helper()
 	for _, g := range node.Generations() {
 		t.Run(string(g), func(t *testing.T) {
-			o := node.Options{Generation: g, NewRunc: g != node.V1}
+			o := node.Options{Generation: g, NewRunc: g != node.V1 && g != node.CRIOCrun}
 			if o.NewRunc && Kit(t).NewRunc == "" {
 				if os.Getenv("CI") == "true" {
 					t.Fatal("no C compiler to build runc with, and CI promises that there is one")
 				}
-				t.Skip("skipped: containerd 2 needs a newer runc than Debian's for this, and there is no C compiler to build it with")
+				t.Skip("skipped: this needs a newer runc than Debian's, and there is no C compiler to build it with")
 			}
 			f(t, Fresh(t, o))
 		})
@@ -129,17 +158,17 @@ func (h *H) logOnFailure() {
 	})
 }
 
-// RestartContainerd stops containerd with SIGTERM and starts it again. Pods, and plugins that connected by
+// RestartRuntime stops the runtime with SIGTERM and starts it again. Pods, and plugins that connected by
 // themselves, continue to run. It is only for Fresh nodes.
-func (h *H) RestartContainerd() {
+func (h *H) RestartRuntime() {
 	h.t.Helper()
 	if err := h.Node.Restart(h.t.Context()); err != nil {
 		h.t.Fatal(err)
 	}
 }
 
-// KillContainerd is RestartContainerd with SIGKILL.
-func (h *H) KillContainerd() {
+// KillRuntime is RestartRuntime with SIGKILL.
+func (h *H) KillRuntime() {
 	h.t.Helper()
 	if err := h.Node.Kill(h.t.Context()); err != nil {
 		h.t.Fatal(err)

@@ -182,7 +182,7 @@ func TestHarnessPreinstalled(t *testing.T) {
 		if text := read(t, filepath.Join(h.PluginConfigDir(), "20-noop.conf")); text != "x" {
 			t.Errorf("the plugin's configuration is %q", text)
 		}
-		h.RestartContainerd()
+		h.RestartRuntime()
 		h.WaitPlugin("20-noop")
 	})
 }
@@ -192,7 +192,7 @@ func TestHarnessRestart(t *testing.T) {
 		h.Connect("10", "env", envPlugin{})
 		ctr := h.RunPod(node.PodOptions{}).Run(node.ContainerOptions{})
 		pid := ctr.PID()
-		for _, restart := range []func(){h.RestartContainerd, h.KillContainerd} {
+		for _, restart := range []func(){h.RestartRuntime, h.KillRuntime} {
 			restart()
 			if got := ctr.Output("echo", "alive"); got != "alive" || ctr.PID() != pid {
 				t.Errorf("after the restart the container prints %q as process %d, before %d", got, ctr.PID(), pid)

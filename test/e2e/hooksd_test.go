@@ -15,7 +15,7 @@ import (
 	"github.com/jackfield/jackfield/test/e2e/node"
 )
 
-// The tests of this file use hooks.d directories under containerd, which does not read them itself.
+// The tests of this file use hooks.d directories through NRI: containerd does not read them itself.
 
 const hooksConfig = `
 hooks: {dirs: [/run/hd/usr, /run/hd/etc]}
@@ -41,7 +41,7 @@ func noted() string {
 	return strings.Join(strings.Fields(string(data)), " ")
 }
 
-func TestHooksDirUnderContainerd(t *testing.T) {
+func TestHooksDirThroughNRI(t *testing.T) {
 	e2e.Each(t, func(t *testing.T, h *e2e.H) {
 		t.Cleanup(func() { os.RemoveAll("/run/hd") })
 		h.MkdirAll("/run/hd/etc")

@@ -87,7 +87,7 @@ func TestImportsAreReadLikeContainerd(t *testing.T) {
 		newer := regexp.MustCompile(`version = [34]`).MatchString(fmt.Sprint(files))
 		all := func() (on bool, says string) {
 			on = true
-			for _, g := range node.Generations() {
+			for _, g := range node.Containerds() {
 				if g == node.V1 && newer {
 					continue
 				}

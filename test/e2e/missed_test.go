@@ -48,7 +48,7 @@ func reportedMissed(t *testing.T, h *e2e.H, p *e2e.Plugin, want ...*e2e.Containe
 // containerd is killed, and a container is created while the plugin is down. The plugin reports the container
 // when it is back, and with "missed: evict" it stops the container. A container that has its devices is
 // neither reported nor stopped, whichever process was restarted.
-func TestMissedContainersOnContainerd(t *testing.T) {
+func TestMissedContainersOnRealRuntime(t *testing.T) {
 	e2e.EachFresh(t, node.Options{}, func(t *testing.T, h *e2e.H) {
 		h.CharDevice("/run/devs/zero", 1, 5)
 		h.WriteFile("/etc/cdi/vendor.json", `{"cdiVersion":"0.6.0","kind":"vendor.com/net","devices":[{"name":"a","containerEdits":
@@ -59,7 +59,7 @@ func TestMissedContainersOnContainerd(t *testing.T) {
 		reportedMissed(t, h, p)
 
 		p.Kill()
-		h.KillContainerd()
+		h.KillRuntime()
 		pod := h.RunPod(node.PodOptions{Name: "missed", Namespace: "dpdk-1", Annotations: asks})
 		lacks := pod.Run(node.ContainerOptions{})
 		if got := lacks.Output("sh", "-c", "echo [$A]"); got != "[]" {
@@ -73,7 +73,7 @@ func TestMissedContainersOnContainerd(t *testing.T) {
 		found, _ := runDoctor(t, h, "--config", p.ConfigFile)
 		expectFinding(t, found, "missed", "warning", "dpdk-1/missed/main")
 		// The plugin is up: a restart of containerd changes nothing.
-		h.RestartContainerd()
+		h.RestartRuntime()
 		h.WaitPlugin("10-jackfield")
 		reportedMissed(t, h, p, lacks)
 

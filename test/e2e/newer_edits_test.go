@@ -14,6 +14,7 @@ import (
 	"github.com/containerd/nri/pkg/api"
 	rspec "github.com/opencontainers/runtime-spec/specs-go"
 
+	"github.com/jackfield/jackfield/test/compatibility"
 	"github.com/jackfield/jackfield/test/e2e"
 	"github.com/jackfield/jackfield/test/e2e/node"
 	nritest "github.com/jackfield/jackfield/test/nri"
@@ -21,9 +22,10 @@ import (
 
 // The test injects CDI edits for which older versions of NRI have no field, and edits for which no version
 // has one.
-func TestEditsNewerThanNRI(t *testing.T) {
-	h := e2e.Shared(t, node.V24)
-	h.StartPlugin(node.PluginOptions{Config: nodeConfig})
+func TestEditsNewerThanNRI(t *testing.T) { e2e.EachNewer(t, injectNewerEdits) }
+
+func injectNewerEdits(t *testing.T, h *e2e.H) {
+	p := h.StartPlugin(node.PluginOptions{Config: nodeConfig})
 	for _, d := range []string{"/dev/net/tun", "/dev/fuse"} {
 		if _, err := os.Stat(d); err != nil {
 			if os.Getenv("CI") == "true" {
@@ -72,6 +74,10 @@ func TestEditsNewerThanNRI(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = exec.Command("ip", "link", "del", "jfnd1").Run() })
 		ctr := pod(t, "netdev").Run(node.ContainerOptions{})
+		if !compatibility.NetDevices().Has(h.Generation()) {
+			netDeviceIsIgnored(t, h, ctr, p)
+			return
+		}
 		if got := strings.Fields(ctr.Output("ls", "/sys/class/net")); !slices.Contains(got, "fast0") {
 			t.Errorf("the container's network devices are %q", got)
 		}
@@ -101,6 +107,18 @@ func TestEditsNewerThanNRI(t *testing.T) {
 			t.Errorf("the specification has %+v", spec.Linux.Devices)
 		}
 	})
+}
+
+// netDeviceIsIgnored checks that an OCI runtime ignores a network device without an error, and that the plugin and doctor
+// report it.
+func netDeviceIsIgnored(t *testing.T, h *e2e.H, ctr *e2e.Container, p *e2e.Plugin) {
+	t.Helper()
+	if got := strings.Fields(ctr.Output("ls", "/sys/class/net")); slices.Contains(got, "fast0") {
+		t.Errorf("the OCI runtime knows network devices, and the table of features says that it does not: %q", got)
+	}
+	p.WaitLog(0, "an OCI runtime that does not know netDevices")
+	found, _ := runDoctor(t, h, "--config", p.ConfigFile)
+	expectFinding(t, found, "netDevices", "warning", "does not know netDevices")
 }
 
 // eventRecorder is a plugin that records the events that it receives.
@@ -143,7 +161,7 @@ func TestRemovalOfOlderPodIsNotReported(t *testing.T) {
 	e2e.EachFresh(t, node.Options{}, func(t *testing.T, h *e2e.H) {
 		old := h.RunPod(node.PodOptions{Name: "old"})
 		old.Run(node.ContainerOptions{})
-		h.RestartContainerd()
+		h.RestartRuntime()
 		e := &eventRecorder{}
 		h.Connect("10", "hears", e)
 		young := h.RunPod(node.PodOptions{Name: "young"})

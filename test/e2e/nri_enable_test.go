@@ -70,8 +70,8 @@ func editByHand(t *testing.T, root, out string) bool {
 // not mention it: with a drop-in where the configuration imports a directory, and otherwise with the lines that it
 // prints.
 func TestEnableNRITurnsOnRealContainerd(t *testing.T) {
-	e2e.EachFresh(t, node.Options{NoNRI: true}, func(t *testing.T, h *e2e.H) {
-		file := filepath.Join(h.Dir(), "config.toml")
+	e2e.EachFreshContainerd(t, node.Options{NoNRI: true}, func(t *testing.T, h *e2e.H) {
+		file := h.ConfigFile()
 		read := func(file string) string {
 			data, err := os.ReadFile(file)
 			if err != nil {
@@ -116,7 +116,7 @@ func TestEnableNRITurnsOnRealContainerd(t *testing.T) {
 		if _, err := os.Stat(h.NRISocket()); err == nil {
 			t.Error("the NRI socket exists before the restart")
 		}
-		h.RestartContainerd()
+		h.RestartRuntime()
 		h.StartPlugin(node.PluginOptions{Config: nodeConfig})
 		pod := h.RunPod(node.PodOptions{Name: "enabled", Namespace: "dpdk-1", Annotations: map[string]string{"devices.jackfield.dev": "vendor.com/net=none"}})
 		if err := pod.CreateFails(node.ContainerOptions{}); !strings.Contains(err.Error(), "vendor.com/net=none") {

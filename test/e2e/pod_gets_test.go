@@ -225,7 +225,7 @@ func TestPodWithoutRuleIsUnmanaged(t *testing.T) {
 	})
 }
 
-func TestContainerdRestarts(t *testing.T) {
+func TestRuntimeRestarts(t *testing.T) {
 	e2e.EachFresh(t, node.Options{}, func(t *testing.T, h *e2e.H) {
 		h.MkdirAll("/run/vsw")
 		h.StartPlugin(node.PluginOptions{Config: nodeConfig})
@@ -243,7 +243,7 @@ func TestContainerdRestarts(t *testing.T) {
 		}
 		first := run("first")
 		works(first)
-		for _, restart := range []func(){h.RestartContainerd, h.KillContainerd} {
+		for _, restart := range []func(){h.RestartRuntime, h.KillRuntime} {
 			restart()
 			h.WaitPlugin("10-jackfield")
 			works(run("next"))

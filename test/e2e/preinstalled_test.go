@@ -29,7 +29,7 @@ func TestRuntimeRestartsPlugin(t *testing.T) {
 			t.Helper()
 			h.Eventually(func() error {
 				out, err := h.Command("jackfield", "status").CombinedOutput()
-				if err != nil || !strings.Contains(string(out), "registered with containerd") {
+				if err != nil || !strings.Contains(string(out), "registered with c") {
 					return fmt.Errorf("jackfield status: %v: %s", err, out)
 				}
 				return nil
@@ -41,7 +41,7 @@ func TestRuntimeRestartsPlugin(t *testing.T) {
 		pod := h.RunPod(node.PodOptions{Namespace: "dpdk-1"})
 		devinfo(h, pod, "red", "net1", vhostUser("client", socket))
 		ctr := pod.Run(node.ContainerOptions{Name: "app"})
-		h.RestartContainerd()
+		h.RestartRuntime()
 		registered()
 		h.Eventually(func() error {
 			out, err := h.Command("jackfield", "sockets").CombinedOutput()
@@ -72,7 +72,7 @@ func TestRuntimeRestartsPlugin(t *testing.T) {
 		if err := os.Chtimes("/run/jackfield/sandboxes/"+pod.ID, old, old); err != nil && !errors.Is(err, os.ErrNotExist) {
 			t.Fatal(err)
 		}
-		h.RestartContainerd()
+		h.RestartRuntime()
 		h.Eventually(func() error {
 			if _, err := os.Stat(staged); !errors.Is(err, os.ErrNotExist) {
 				return fmt.Errorf("the staging directory of the removed pod: %w", errors.Join(err, os.ErrExist))

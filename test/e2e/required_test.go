@@ -11,12 +11,13 @@ import (
 	"github.com/containerd/nri/pkg/api"
 	"golang.org/x/sys/unix"
 
+	"github.com/jackfield/jackfield/test/compatibility"
 	"github.com/jackfield/jackfield/test/e2e"
 	"github.com/jackfield/jackfield/test/e2e/node"
 	nritest "github.com/jackfield/jackfield/test/nri"
 )
 
-// The tests of this file use NRI 0.12.3 of containerd 2.4. The plugin is down while containers are created,
+// The tests of this file use NRI 0.10 and later. The plugin is down while containers are created,
 // or ends during a request. The setups are those of docs/how-to/require-the-plugin.md.
 
 const (
@@ -31,11 +32,13 @@ var (
 	needs = map[string]string{"devices.jackfield.dev": "vendor.com/net=a", requiredKey: "[jackfield]"}
 )
 
-// startWithValidator starts a node with the validator on.
-func startWithValidator(t *testing.T, v node.Validator) *e2e.H {
-	h := e2e.Fresh(t, node.Options{Generation: node.V24, Validator: &v})
-	h.WriteFile("/etc/cdi/vendor.json", requiredSpec)
-	return h
+// eachWithValidator runs a test on nodes with the validator on.
+func eachWithValidator(t *testing.T, v node.Validator, f func(t *testing.T, h *e2e.H)) {
+	t.Helper()
+	e2e.EachFreshWith(t, compatibility.RequiredPlugin(), node.Options{Validator: &v}, func(t *testing.T, h *e2e.H) {
+		h.WriteFile("/etc/cdi/vendor.json", requiredSpec)
+		f(t, h)
+	})
 }
 
 // checkInjected checks that a container has what it requested.
@@ -57,49 +60,51 @@ func checkRefused(t *testing.T, pod *e2e.Pod, o node.ContainerOptions) {
 // A pod requires the plugin. While the plugin is down, containers of this pod are refused and other
 // containers are created.
 func TestPodRequiresPlugin(t *testing.T) {
-	h := startWithValidator(t, node.Validator{})
-	pod := h.RunPod(node.PodOptions{Name: "needs", Namespace: "dpdk-1", Annotations: needs})
-	checkRefused(t, pod, node.ContainerOptions{})
-	h.RunPod(node.PodOptions{Name: "plain", Namespace: "dpdk-1"}).Run(node.ContainerOptions{}).Output("true")
-	// A pod that requests a device without requiring the plugin starts without the device.
-	if got := h.RunPod(node.PodOptions{Name: "asks", Namespace: "dpdk-1", Annotations: asks}).Run(node.ContainerOptions{}).Output("sh", "-c", "echo [$A]"); got != "[]" {
-		t.Errorf("without the plugin A is %q", got)
-	}
-	p := h.StartPlugin(node.PluginOptions{Config: nodeConfig})
-	checkInjected(t, pod.Run(node.ContainerOptions{Attempt: 1}))
-	found, _ := runDoctor(t, h, "--config", p.ConfigFile)
-	expectFinding(t, found, "required", "ok", "annotation "+requiredKey)
-	if err := p.Stop(node.Patience); err != nil {
-		t.Error(err)
-	}
-	// The runtime notices that the plugin ended with its next request, here a container.
-	if err := pod.CreateFails(node.ContainerOptions{Name: "later"}); !strings.Contains(err.Error(), "10-jackfield") {
-		t.Errorf("the kubelet sees %v", err)
-	}
-	checkRefused(t, pod, node.ContainerOptions{Name: "later", Attempt: 1})
-	p.Restart()
-	checkInjected(t, pod.Run(node.ContainerOptions{Name: "later", Attempt: 2}))
+	eachWithValidator(t, node.Validator{}, func(t *testing.T, h *e2e.H) {
+		pod := h.RunPod(node.PodOptions{Name: "needs", Namespace: "dpdk-1", Annotations: needs})
+		checkRefused(t, pod, node.ContainerOptions{})
+		h.RunPod(node.PodOptions{Name: "plain", Namespace: "dpdk-1"}).Run(node.ContainerOptions{}).Output("true")
+		// A pod that requests a device without requiring the plugin starts without the device.
+		if got := h.RunPod(node.PodOptions{Name: "asks", Namespace: "dpdk-1", Annotations: asks}).Run(node.ContainerOptions{}).Output("sh", "-c", "echo [$A]"); got != "[]" {
+			t.Errorf("without the plugin A is %q", got)
+		}
+		p := h.StartPlugin(node.PluginOptions{Config: nodeConfig})
+		checkInjected(t, pod.Run(node.ContainerOptions{Attempt: 1}))
+		found, _ := runDoctor(t, h, "--config", p.ConfigFile)
+		expectFinding(t, found, "required", "ok", "annotation "+requiredKey)
+		if err := p.Stop(node.Patience); err != nil {
+			t.Error(err)
+		}
+		// The runtime notices that the plugin ended with its next request, here a container.
+		if err := pod.CreateFails(node.ContainerOptions{Name: "later"}); !strings.Contains(err.Error(), "10-jackfield") {
+			t.Errorf("the kubelet sees %v", err)
+		}
+		checkRefused(t, pod, node.ContainerOptions{Name: "later", Attempt: 1})
+		p.Restart()
+		checkInjected(t, pod.Run(node.ContainerOptions{Name: "later", Attempt: 2}))
+	})
 }
 
 // The node requires the plugin. While the plugin is down, and right after the runtime has started, containers
 // are created only in pods that tolerate its absence.
 func TestNodeRequiresPlugin(t *testing.T) {
-	h := startWithValidator(t, node.Validator{Required: []string{"jackfield"}, Tolerate: tolerateKey})
-	plain := h.RunPod(node.PodOptions{Name: "plain"})
-	checkRefused(t, plain, node.ContainerOptions{})
-	tolerant := h.RunPod(node.PodOptions{Name: "tolerant", Annotations: map[string]string{tolerateKey: "true"}})
-	tolerant.Run(node.ContainerOptions{}).Output("true")
-	p := h.StartPlugin(node.PluginOptions{Config: nodeConfig})
-	plain.Run(node.ContainerOptions{Attempt: 1}).Output("true")
-	pod := h.RunPod(node.PodOptions{Name: "asks", Namespace: "dpdk-1", Annotations: asks})
-	checkInjected(t, pod.Run(node.ContainerOptions{}))
-	found, _ := runDoctor(t, h, "--config", p.ConfigFile)
-	expectFinding(t, found, "required", "ok", `only pods annotated `+tolerateKey+` get containers without the NRI plugins ["jackfield"]`)
-	p.Kill()
-	h.RestartContainerd()
-	checkRefused(t, pod, node.ContainerOptions{Name: "second"})
-	p.Restart()
-	checkInjected(t, pod.Run(node.ContainerOptions{Name: "second", Attempt: 1}))
+	eachWithValidator(t, node.Validator{Required: []string{"jackfield"}, Tolerate: tolerateKey}, func(t *testing.T, h *e2e.H) {
+		plain := h.RunPod(node.PodOptions{Name: "plain"})
+		checkRefused(t, plain, node.ContainerOptions{})
+		tolerant := h.RunPod(node.PodOptions{Name: "tolerant", Annotations: map[string]string{tolerateKey: "true"}})
+		tolerant.Run(node.ContainerOptions{}).Output("true")
+		p := h.StartPlugin(node.PluginOptions{Config: nodeConfig})
+		plain.Run(node.ContainerOptions{Attempt: 1}).Output("true")
+		pod := h.RunPod(node.PodOptions{Name: "asks", Namespace: "dpdk-1", Annotations: asks})
+		checkInjected(t, pod.Run(node.ContainerOptions{}))
+		found, _ := runDoctor(t, h, "--config", p.ConfigFile)
+		expectFinding(t, found, "required", "ok", `only pods annotated `+tolerateKey+` get containers without the NRI plugins ["jackfield"]`)
+		p.Kill()
+		h.RestartRuntime()
+		checkRefused(t, pod, node.ContainerOptions{Name: "second"})
+		p.Restart()
+		checkInjected(t, pod.Run(node.ContainerOptions{Name: "second", Attempt: 1}))
+	})
 }
 
 // The plugin ends or hangs during a request to create a container, or ended before the request without the
@@ -108,54 +113,60 @@ func TestNodeRequiresPlugin(t *testing.T) {
 func TestPluginEndsDuringRequest(t *testing.T) {
 	for name, v := range map[string]*node.Validator{"with the default validator": {}, "without the default validator": nil} {
 		t.Run(name, func(t *testing.T) {
-			h := e2e.Fresh(t, node.Options{Generation: node.V24, Validator: v, PluginRequestTimeout: 8 * time.Second}) // the test waits this long
-			h.WriteFile("/etc/cdi/vendor.json", requiredSpec)
-			p := h.StartPlugin(node.PluginOptions{Config: nodeConfig})
-			annotations := asks
-			if v != nil {
-				annotations = needs
-			}
-			pod := h.RunPod(node.PodOptions{Namespace: "dpdk-1", Annotations: annotations})
-			attempt := uint32(0)
-			fails := func(when string) {
-				t.Helper()
-				attempt++
-				ctr, err := pod.Pod.Create(t.Context(), node.ContainerOptions{Attempt: attempt})
-				if err == nil {
-					t.Fatalf("%s: container %s was created without its device", when, ctr.ID)
-				}
-				if !strings.Contains(err.Error(), "10-jackfield") {
-					t.Errorf("%s: the kubelet sees %v", when, err)
-				}
-			}
-			comesUp := func() {
-				t.Helper()
-				p.Restart()
-				attempt++
-				checkInjected(t, pod.Run(node.ContainerOptions{Attempt: attempt}))
-			}
-
-			p.Signal(unix.SIGSTOP)
-			killed := make(chan struct{})
-			go func() {
-				defer close(killed)
-				time.Sleep(300 * time.Millisecond) // by then the plugin has the request
-				p.Kill()
-			}()
-			fails("killed during the request")
-			<-killed
-			comesUp()
-
-			p.Kill()
-			fails("killed just before the request")
-			comesUp()
-
-			p.Signal(unix.SIGSTOP)
-			fails("hangs")
-			p.Kill()
-			comesUp()
+			o := node.Options{Validator: v, PluginRequestTimeout: 8 * time.Second} // the test waits this long
+			e2e.EachFreshWith(t, compatibility.RequiredPlugin(), o, func(t *testing.T, h *e2e.H) { endDuringRequest(t, h, v != nil) })
 		})
 	}
+}
+
+// endDuringRequest ends the plugin of a node in each of these ways. The pod requires the plugin if the node has the
+// default validator.
+func endDuringRequest(t *testing.T, h *e2e.H, validator bool) {
+	h.WriteFile("/etc/cdi/vendor.json", requiredSpec)
+	p := h.StartPlugin(node.PluginOptions{Config: nodeConfig})
+	annotations := asks
+	if validator {
+		annotations = needs
+	}
+	pod := h.RunPod(node.PodOptions{Namespace: "dpdk-1", Annotations: annotations})
+	attempt := uint32(0)
+	fails := func(when string) {
+		t.Helper()
+		attempt++
+		ctr, err := pod.Pod.Create(t.Context(), node.ContainerOptions{Attempt: attempt})
+		if err == nil {
+			t.Fatalf("%s: container %s was created without its device", when, ctr.ID)
+		}
+		if !strings.Contains(err.Error(), "10-jackfield") {
+			t.Errorf("%s: the kubelet sees %v", when, err)
+		}
+	}
+	comesUp := func() {
+		t.Helper()
+		p.Restart()
+		attempt++
+		checkInjected(t, pod.Run(node.ContainerOptions{Attempt: attempt}))
+	}
+
+	p.Signal(unix.SIGSTOP)
+	killed := make(chan struct{})
+	go func() {
+		defer close(killed)
+		time.Sleep(300 * time.Millisecond) // by then the plugin has the request
+		p.Kill()
+	}()
+	fails("killed during the request")
+	<-killed
+	comesUp()
+
+	p.Kill()
+	fails("killed just before the request")
+	comesUp()
+
+	p.Signal(unix.SIGSTOP)
+	fails("hangs")
+	p.Kill()
+	comesUp()
 }
 
 // dying is a plugin whose connection ends during CreateContainer.
@@ -173,18 +184,19 @@ func (d *dying) CreateContainer(ctx context.Context, _ *api.PodSandbox, _ *api.C
 // The runtime counts a required plugin as present if the plugin ends during the request. For this reason
 // Jackfield is a validator.
 func TestRequiredPluginThatEndsCountsAsPresent(t *testing.T) {
-	h := startWithValidator(t, node.Validator{Required: []string{"dying"}})
-	d := &dying{hangUp: make(chan struct{})}
-	stop := h.Connect("10", "dying", d)
-	go func() {
-		<-d.hangUp
-		stop()
-	}()
-	pod := h.RunPod(node.PodOptions{})
-	pod.Run(node.ContainerOptions{}).Output("true")
-	if err := pod.CreateFails(node.ContainerOptions{Name: "next"}); !strings.Contains(err.Error(), `required plugin "dying" not present`) {
-		t.Errorf("the next container: %v", err)
-	}
+	eachWithValidator(t, node.Validator{Required: []string{"dying"}}, func(t *testing.T, h *e2e.H) {
+		d := &dying{hangUp: make(chan struct{})}
+		stop := h.Connect("10", "dying", d)
+		go func() {
+			<-d.hangUp
+			stop()
+		}()
+		pod := h.RunPod(node.PodOptions{})
+		pod.Run(node.ContainerOptions{}).Output("true")
+		if err := pod.CreateFails(node.ContainerOptions{Name: "next"}); !strings.Contains(err.Error(), `required plugin "dying" not present`) {
+			t.Errorf("the next container: %v", err)
+		}
+	})
 }
 
 // injector is a plugin that injects the same adjustment into every container.
@@ -198,46 +210,47 @@ func (i *injector) CreateContainer(context.Context, *api.PodSandbox, *api.Contai
 }
 
 // Another plugin injects a device and a mount. The container is refused if the policy does not grant them.
-func TestPolicyAppliesToOtherPluginOnContainerd(t *testing.T) {
-	h := e2e.Fresh(t, node.Options{Generation: node.V24})
-	h.CharDevice("/run/devs/zero", 1, 5)
-	h.WriteFile("/srv/data/file", "data")
-	h.WriteFile("/etc/cdi/vendor.json", requiredSpec)
-	config := nodeConfig + `
-    - {name: zero, for: {namespaces: ["dpdk-1"]}, allow: {devices: ["/run/devs/*"], mounts: [{source: "/srv/data", readOnly: true}]}}
-validate: {devices: true, mounts: true, except: [30-trusted]}
-`
-	h.StartPlugin(node.PluginOptions{Config: config})
-	device, mount := &api.ContainerAdjustment{}, &api.ContainerAdjustment{}
-	device.AddDevice(&api.LinuxDevice{Path: "/run/devs/zero", Type: "c", Major: 1, Minor: 5})
-	mount.AddMount(&api.Mount{Source: "/srv/data", Destination: "/data", Type: "bind", Options: []string{"rbind", "ro"}})
-	both := func(index, name string, adjust *api.ContainerAdjustment) func() {
-		return h.Connect(index, name, &injector{adjust: adjust})
-	}
-	granted := h.RunPod(node.PodOptions{Name: "granted", Namespace: "dpdk-1", Annotations: asks})
-	other := h.RunPod(node.PodOptions{Name: "other", Namespace: "dpdk-2"})
-	for i, tc := range []struct {
-		adjust *api.ContainerAdjustment
-		works  string
-		says   string
-	}{
-		{device, "head -c 4 /run/devs/zero | xxd -p", `deny device node "/run/devs/zero"`},
-		{mount, "cat /data/file", `deny mount "/srv/data" at "/data"`},
-	} {
-		attempt := uint32(i)
-		stop := both("20", "other", tc.adjust)
-		ctr := granted.Run(node.ContainerOptions{Attempt: attempt})
-		checkInjected(t, ctr) // its own request
-		ctr.Output("sh", "-c", tc.works)
-		err := other.CreateFails(node.ContainerOptions{Attempt: attempt})
-		for _, want := range []string{tc.says, `NRI plugin "20-other"`, "dpdk-2/other/main"} {
-			if !strings.Contains(err.Error(), want) {
-				t.Errorf("the refusal does not say %s: %v", want, err)
-			}
+func TestPolicyAppliesToOtherPlugin(t *testing.T) {
+	e2e.EachFreshWith(t, compatibility.Validate(), node.Options{}, func(t *testing.T, h *e2e.H) {
+		h.CharDevice("/run/devs/zero", 1, 5)
+		h.WriteFile("/srv/data/file", "data")
+		h.WriteFile("/etc/cdi/vendor.json", requiredSpec)
+		config := nodeConfig + `
+	    - {name: zero, for: {namespaces: ["dpdk-1"]}, allow: {devices: ["/run/devs/*"], mounts: [{source: "/srv/data", readOnly: true}]}}
+	validate: {devices: true, mounts: true, except: [30-trusted]}
+	`
+		h.StartPlugin(node.PluginOptions{Config: config})
+		device, mount := &api.ContainerAdjustment{}, &api.ContainerAdjustment{}
+		device.AddDevice(&api.LinuxDevice{Path: "/run/devs/zero", Type: "c", Major: 1, Minor: 5})
+		mount.AddMount(&api.Mount{Source: "/srv/data", Destination: "/data", Type: "bind", Options: []string{"rbind", "ro"}})
+		both := func(index, name string, adjust *api.ContainerAdjustment) func() {
+			return h.Connect(index, name, &injector{adjust: adjust})
 		}
-		stop()
-		stop = both("30", "trusted", tc.adjust)
-		other.Run(node.ContainerOptions{Name: "trusted", Attempt: attempt}).Output("sh", "-c", tc.works)
-		stop()
-	}
+		granted := h.RunPod(node.PodOptions{Name: "granted", Namespace: "dpdk-1", Annotations: asks})
+		other := h.RunPod(node.PodOptions{Name: "other", Namespace: "dpdk-2"})
+		for i, tc := range []struct {
+			adjust *api.ContainerAdjustment
+			works  string
+			says   string
+		}{
+			{device, "head -c 4 /run/devs/zero | xxd -p", `deny device node "/run/devs/zero"`},
+			{mount, "cat /data/file", `deny mount "/srv/data" at "/data"`},
+		} {
+			attempt := uint32(i)
+			stop := both("20", "other", tc.adjust)
+			ctr := granted.Run(node.ContainerOptions{Attempt: attempt})
+			checkInjected(t, ctr) // its own request
+			ctr.Output("sh", "-c", tc.works)
+			err := other.CreateFails(node.ContainerOptions{Attempt: attempt})
+			for _, want := range []string{tc.says, `NRI plugin "20-other"`, "dpdk-2/other/main"} {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("the refusal does not say %s: %v", want, err)
+				}
+			}
+			stop()
+			stop = both("30", "trusted", tc.adjust)
+			other.Run(node.ContainerOptions{Name: "trusted", Attempt: attempt}).Output("sh", "-c", tc.works)
+			stop()
+		}
+	})
 }

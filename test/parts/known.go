@@ -54,6 +54,19 @@ func Crun() []Package {
 	return []Package{{Suite: "bookworm", Name: "crun", Version: "1.8."}, {Suite: "bookworm", Name: "libyajl2"}}
 }
 
+// Conmon monitors the containers of CRI-O. It needs only libraries of Debian's base system.
+func Conmon() Package { return Package{Suite: "bookworm", Name: "conmon"} }
+
+// NewCrun is crun 1.21, and the libraries that it needs beside those of Debian 12's base system. crun comes first, the C
+// library second.
+func NewCrun() []Package {
+	pkgs := []Package{{Suite: "trixie", Name: "crun", Version: "1.21"}}
+	for _, name := range strings.Fields("libc6 libgcc-s1 libseccomp2 libsystemd0 libyajl2 libcap2") {
+		pkgs = append(pkgs, Package{Suite: "trixie", Name: name})
+	}
+	return pkgs
+}
+
 // Podman is Podman 4.3.1 with conmon, and the libraries that they need beside those
 // of Debian's base system. Podman comes first, conmon second.
 func Podman() []Package {

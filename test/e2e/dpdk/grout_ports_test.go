@@ -98,7 +98,7 @@ policy:
 					app.waitLinkDown()
 				}
 				p.Kill()
-				h.KillContainerd()
+				h.KillRuntime()
 				mark := len(p.Log())
 				p.Restart()
 				s.Restart()

@@ -47,7 +47,7 @@ func deployed(t *testing.T, h *e2e.H, name string) *daemonSet {
 		t.Fatal(err)
 	}
 	ds.addRoot("/var/run/vsw")
-	if err := h.Ctr(t.Context(), "images", "import", "--local", "--snapshotter", "native", os.Getenv(imageEnv)); err != nil {
+	if err := h.ImportImages(t.Context(), os.Getenv(imageEnv), ImageName); err != nil {
 		t.Fatal(err)
 	}
 	return ds

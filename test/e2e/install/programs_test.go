@@ -19,7 +19,7 @@ import (
 // The components' init containers copy programs out of the image. These programs run on the node.
 func TestCopiedProgramsRunOnNode(t *testing.T) {
 	e2e.EachFresh(t, node.Options{}, func(t *testing.T, h *e2e.H) {
-		if err := h.Ctr(t.Context(), "images", "import", "--local", "--snapshotter", "native", os.Getenv(imageEnv)); err != nil {
+		if err := h.ImportImages(t.Context(), os.Getenv(imageEnv), ImageName); err != nil {
 			t.Fatal(err)
 		}
 		pod := h.RunPod(node.PodOptions{Name: "init", Namespace: "jackfield-system"})

@@ -143,8 +143,8 @@ func (c *Container) PID(ctx context.Context) (int, error) {
 	return info.PID, c.info(ctx, &info)
 }
 
-// OCISpec returns the config.json that runc got. Before the start, it returns the spec that containerd
-// stores.
+// OCISpec returns the config.json that the OCI runtime got. Before the start, it returns the spec that the
+// runtime stores.
 func (c *Container) OCISpec(ctx context.Context) (*rspec.Spec, error) {
 	spec, err := c.pod.node.bundleSpec(c.ID)
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -156,7 +156,7 @@ func (c *Container) OCISpec(ctx context.Context) (*rspec.Spec, error) {
 	return info.Spec, c.info(ctx, &info)
 }
 
-// info reads containerd's verbose information about a container.
+// info reads the runtime's verbose information about a container.
 func (c *Container) info(ctx context.Context, v any) error {
 	r, err := c.pod.node.runtime.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: c.ID, Verbose: true})
 	if err != nil {
@@ -170,7 +170,7 @@ func (c *Container) info(ctx context.Context, v any) error {
 
 // bundleSpec reads the config.json of a running container or sandbox.
 func (n *Node) bundleSpec(id string) (*rspec.Spec, error) {
-	name := n.path("state", "io.containerd.runtime.v2.task", "k8s.io", id, "config.json")
+	name := filepath.Join(n.daemon.bundle(id), "config.json")
 	data, err := os.ReadFile(name)
 	if err != nil {
 		return nil, fmt.Errorf("read OCI spec: %w", err)

@@ -75,6 +75,8 @@ func WriteImages(w io.Writer, kit *Kit) error {
 	l.image(Image, ispec.ImageConfig{
 		Env: []string{"PATH=/bin"},
 		Cmd: []string{"/bin/sleep", "100000000"},
+		// sleep is the container's first process, for which SIGTERM does nothing. CRI-O would wait for it.
+		StopSignal: "SIGKILL",
 	}, test)
 	return l.close()
 }

@@ -11,13 +11,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/containerd/errdefs"
 
 	"github.com/jackfield/jackfield/test/parts"
 )
 
-// Generation is a containerd that tests run against.
+// Generation is a container runtime of one generation that tests run against.
 type Generation string
 
 const (
@@ -28,10 +29,23 @@ const (
 	// V24 is containerd 2.4 with NRI 0.12. It is built from source, because the distribution of the others
 	// does not have it.
 	V24 Generation = "containerd-2.4"
+	// CRIO is CRI-O 1.36 with NRI 0.11 and runc, on cgroups of version 1 where the machine has them.
+	CRIO Generation = "cri-o"
+	// CRIOCrun is CRI-O 1.36 with crun on cgroups of version 2, the pair that CRI-O has by default.
+	CRIOCrun Generation = "cri-o-crun"
 )
 
+// IsCRIO reports whether the runtime is CRI-O.
+func (g Generation) IsCRIO() bool { return g == CRIO || g == CRIOCrun }
+
 // Generations returns all generations.
-func Generations() []Generation { return []Generation{V1, V2, V24} }
+func Generations() []Generation { return append(Containerds(), CRIO, CRIOCrun) }
+
+// Containerds returns the generations of containerd.
+func Containerds() []Generation { return []Generation{V1, V2, V24} }
+
+// Newer returns the generations with NRI 0.11 and later.
+func Newer() []Generation { return []Generation{V24, CRIO, CRIOCrun} }
 
 // Shipped returns the generations that a distribution ships.
 func Shipped() []Generation { return []Generation{V1, V2} }
@@ -40,13 +54,16 @@ func Shipped() []Generation { return []Generation{V1, V2} }
 type Kit struct {
 	// Containerd has the directories of containerd, its shim and ctr, by generation.
 	Containerd map[Generation]string
-	// Versions are the versions of containerd, for log output.
+	// Versions are the versions of the runtimes, for log output.
 	Versions map[Generation]string
 	// Runc and Busybox are programs, CNI is a directory of plugins.
 	Runc, Busybox, CNI string
 	// NewRunc is a runc with features that Debian's lacks, for example mounts with mapped users; empty if
 	// there is no C compiler to build it.
 	NewRunc string
+	// Crun is a script that runs crun.
+	Crun string
+	CRIO CRIOKit
 	// Commands are Jackfield's own commands, and sockclient, by name.
 	Commands map[string]string
 	// Broken says why a command could not be built.
@@ -60,8 +77,8 @@ const kitEnv = "JACKFIELD_KIT"
 // the network, so it happens before the jail. A command of Jackfield that does not build is not an error of
 // Prepare but of Command.
 //
-// Only the given generations are certain to exist. containerd and runc are built from source for V24 only,
-// which takes a minute the first time.
+// Only the given generations are certain to exist. containerd and runc are built from source for V24 only, and CRI-O for
+// CRIO only, which takes minutes the first time.
 func Prepare(ctx context.Context, logf func(format string, args ...any), generations ...Generation) (*Kit, error) {
 	store, err := parts.Open()
 	if err != nil {
@@ -88,12 +105,69 @@ func Prepare(ctx context.Context, logf func(format string, args ...any), generat
 	if k.Busybox == "" {
 		return nil, fmt.Errorf("find busybox in %q: %w", got[3].Dir, errdefs.ErrNotFound)
 	}
-	return k, k.build(ctx, logf, slices.Contains(generations, V24))
+	if slices.Contains(generations, CRIO) {
+		if err := k.fetchForCRIO(ctx, store); err != nil {
+			return nil, err
+		}
+	}
+	return k, k.build(ctx, logf, generations)
 }
 
-// build builds static binaries of all commands of the checkout and, if wanted, of the runtimes that no
-// distribution has.
-func (k *Kit) build(ctx context.Context, logf func(format string, args ...any), runtimes bool) error {
+// fetchForCRIO fetches conmon and crun. crun needs a newer C library than Debian 12 has, so a script runs it with the
+// loader of that library.
+func (k *Kit) fetchForCRIO(ctx context.Context, store *parts.Store) error {
+	conmon, err := store.Get(ctx, parts.Conmon())
+	if err != nil {
+		return err
+	}
+	crun, err := store.Ensure(ctx, parts.NewCrun()...)
+	if err != nil {
+		return err
+	}
+	var libraries []string
+	for _, u := range crun {
+		found, err := filepath.Glob(u.Path("usr/lib/*-linux-gnu"))
+		if err != nil {
+			return err
+		}
+		libraries = append(libraries, found...)
+	}
+	loaders, err := filepath.Glob(crun[1].Path("usr/lib/*-linux-gnu/ld-linux-*"))
+	if err != nil || len(loaders) != 1 {
+		return fmt.Errorf("find the loader in %q: found %q: %w", crun[1].Dir, loaders, errors.Join(err, errdefs.ErrNotFound))
+	}
+	k.CRIO.Conmon = conmon.Path("usr/bin/conmon")
+	k.Crun, err = writeScript("crun", fmt.Sprintf("exec %s --library-path %s --argv0 crun %s \"$@\"\n",
+		loaders[0], strings.Join(libraries, ":"), crun[0].Path("usr/bin/crun")))
+	return err
+}
+
+// writeScript writes a shell script into the cache. Tests of several packages run at the same time, so the script is
+// renamed into place.
+func writeScript(name, text string) (string, error) {
+	cache, err := parts.CacheDir()
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(cache, "bin")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", fmt.Errorf("write script %q: %w", name, err)
+	}
+	tmp, err := os.CreateTemp(dir, ".script-")
+	if err != nil {
+		return "", fmt.Errorf("write script %q: %w", name, err)
+	}
+	defer tmp.Close()
+	file := filepath.Join(dir, name)
+	_, err = tmp.WriteString("#!/bin/sh\n" + text)
+	if err := errors.Join(err, tmp.Chmod(0o755), tmp.Close(), os.Rename(tmp.Name(), file)); err != nil {
+		return "", fmt.Errorf("write script %q: %w", name, err)
+	}
+	return file, nil
+}
+
+// build builds static binaries of all commands of the checkout, and of the given generations that no distribution has.
+func (k *Kit) build(ctx context.Context, logf func(format string, args ...any), generations []Generation) error {
 	cache, err := parts.CacheDir()
 	if err != nil {
 		return err
@@ -106,11 +180,17 @@ func (k *Kit) build(ctx context.Context, logf func(format string, args ...any), 
 	if err := os.MkdirAll(bin, 0o755); err != nil {
 		return fmt.Errorf("build commands: %w", err)
 	}
-	if err := goBuild(ctx, filepath.Join(root, "test"), bin, "./vswitch/cmd/sockclient"); err != nil {
+	if err := goBuild(ctx, filepath.Join(root, "test"), bin, "./vswitch/cmd/sockclient", "./e2e/node/cmd/pinns"); err != nil {
 		return err
 	}
 	k.Commands["sockclient"] = filepath.Join(bin, "sockclient")
-	if runtimes {
+	k.CRIO.Pinns = filepath.Join(bin, "pinns")
+	if slices.Contains(generations, CRIO) {
+		if err := k.buildCRIO(ctx, filepath.Join(root, "test", "crio"), cache, logf); err != nil {
+			return err
+		}
+	}
+	if slices.Contains(generations, V24) {
 		if err := k.buildRunc(ctx, filepath.Join(root, "test", "runc"), bin); err != nil {
 			return err
 		}
@@ -174,6 +254,14 @@ func goBuild(ctx context.Context, dir, bin string, pkgs ...string) error {
 		return fmt.Errorf("build %v: %w\n%s", pkgs, err, out)
 	}
 	return nil
+}
+
+// has reports whether Prepare was called for a generation.
+func (k *Kit) has(g Generation) bool {
+	if g.IsCRIO() {
+		return k.CRIO.Bin != ""
+	}
+	return k.Containerd[g] != ""
 }
 
 // Env returns the variable that carries the kit into the jail.

@@ -9,8 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
@@ -26,26 +24,27 @@ import (
 	"github.com/jackfield/jackfield/test/e2e/jail"
 )
 
-// Node is a running containerd. Its methods may be called concurrently, except for
+// Node is a running container runtime. Its methods may be called concurrently, except for
 // Restart, Kill and Close.
 type Node struct {
 	kit  *Kit
 	opts Options
 	dir  string
 
-	containerd *Process
-	conn       *grpc.ClientConn
-	runtime    cri.RuntimeServiceClient
-	images     cri.ImageServiceClient
+	daemon  daemon
+	process *Process
+	conn    *grpc.ClientConn
+	runtime cri.RuntimeServiceClient
+	images  cri.ImageServiceClient
 
 	mu      sync.Mutex
-	started int // size of containerd's log before the last start
+	started int // size of the runtime's log before the last start
 	plugins int // number of started plugins, for their names
 }
 
 const (
 	// callTimeout bounds every CRI call. Working calls take less than a second, and a test must not hang when
-	// containerd hangs.
+	// the runtime hangs.
 	callTimeout = 2 * time.Minute
 	// Patience is how long a test waits for events that an idle machine delivers within a second. A busy
 	// machine needs longer.
@@ -55,32 +54,57 @@ const (
 // nodesDir contains the directories of nodes.
 const nodesDir = "/run/n"
 
-// Start starts containerd with its images and waits until it is ready for pods. The caller must call Close.
+// daemon is the part of a node in which the runtimes differ.
+type daemon struct {
+	// files returns the configuration files, by their paths below the node's directory.
+	files func() map[string]string
+	// config is the main one of them.
+	config string
+	// command returns the command that runs the daemon.
+	command func() *exec.Cmd
+	// importImages adds images of an OCI layout, a tar archive, by reference.
+	importImages func(ctx context.Context, archive string, refs ...string) error
+	// bundle returns the directory with the config.json of a running container or sandbox.
+	bundle func(id string) string
+	// monitorArg is an argument that each process has which the daemon leaves beside a container.
+	monitorArg string
+	// close frees what the daemon's process does not hold.
+	close func() error
+}
+
+// Start starts a runtime with its images and waits until it is ready for pods. The caller must call Close.
 func Start(ctx context.Context, kit *Kit, opts Options) (*Node, error) {
 	if !jail.Inside() {
-		return nil, fmt.Errorf("start containerd: not in a jail: %w", errdefs.ErrFailedPrecondition)
+		return nil, fmt.Errorf("start node: not in a jail: %w", errdefs.ErrFailedPrecondition)
 	}
 	if opts.Generation == "" {
 		opts.Generation = V2
 	}
-	if kit.Containerd[opts.Generation] == "" {
-		return nil, fmt.Errorf("start containerd: generation %q: %w", opts.Generation, errdefs.ErrInvalidArgument)
+	if !kit.has(opts.Generation) {
+		return nil, fmt.Errorf("start node: generation %q: %w", opts.Generation, errdefs.ErrInvalidArgument)
 	}
 	if opts.Dir == "" {
 		if err := os.MkdirAll(nodesDir, 0o755); err != nil {
-			return nil, fmt.Errorf("start containerd: %w", err)
+			return nil, fmt.Errorf("start node: %w", err)
 		}
 		dir, err := os.MkdirTemp(nodesDir, "")
 		if err != nil {
-			return nil, fmt.Errorf("start containerd: %w", err)
+			return nil, fmt.Errorf("start node: %w", err)
 		}
 		// Root of a user namespace must be able to traverse the directory.
 		if err := os.Chmod(dir, 0o711); err != nil {
-			return nil, fmt.Errorf("start containerd: %w", err)
+			return nil, fmt.Errorf("start node: %w", err)
 		}
 		opts.Dir = dir
 	}
 	n := &Node{kit: kit, opts: opts, dir: opts.Dir}
+	n.daemon = containerd{n}.daemon()
+	if opts.Generation.IsCRIO() {
+		var err error
+		if n.daemon, err = newCRIO(n); err != nil {
+			return nil, err
+		}
+	}
 	if err := n.start(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("start %s: %w\n%s", opts.Generation, err, Tail(n.Log(), 30)), n.Close(ctx))
 	}
@@ -93,7 +117,9 @@ func (n *Node) start(ctx context.Context) error {
 			return err
 		}
 	}
-	for name, text := range map[string]string{"config.toml": n.config(), "cni/conf/10-pods.conflist": n.cniConfig()} {
+	files := n.daemon.files()
+	files["cni/conf/10-pods.conflist"] = n.cniConfig()
+	for name, text := range files {
 		if err := os.WriteFile(n.path(name), []byte(text), 0o644); err != nil {
 			return err
 		}
@@ -119,23 +145,41 @@ func (n *Node) start(ctx context.Context) error {
 	if err := n.launch(ctx); err != nil {
 		return err
 	}
-	return n.loadImages(ctx)
+	return n.importOwnImages(ctx)
+}
+
+// importOwnImages imports the test image and the image of sandboxes.
+func (n *Node) importOwnImages(ctx context.Context) error {
+	name := n.path("images.tar")
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	defer os.Remove(name)
+	err = WriteImages(f, n.kit)
+	if err := errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	return n.ImportImages(ctx, name, PauseImage, Image)
+}
+
+// ImportImages adds images of an OCI layout, a tar archive, by reference.
+func (n *Node) ImportImages(ctx context.Context, archive string, refs ...string) error {
+	return n.daemon.importImages(ctx, archive, refs...)
 }
 
 // launch starts the daemon and waits until it is ready for pods.
 func (n *Node) launch(ctx context.Context) error {
-	bin := n.kit.Containerd[n.opts.Generation]
 	n.mu.Lock()
 	n.started = len(n.Log())
 	n.mu.Unlock()
-	cmd := exec.Command(filepath.Join(bin, "containerd"), "--config", n.path("config.toml"))
+	cmd := n.daemon.command()
 	cmd.Dir = n.dir
-	cmd.Env = []string{"PATH=" + bin + ":/usr/sbin:/usr/bin:/sbin:/bin", "TMPDIR=" + jail.TempDir, "LC_ALL=C"}
-	p, err := StartProcess(cmd, n.path("containerd.log"))
+	p, err := StartProcess(cmd, n.path("runtime.log"))
 	if err != nil {
 		return err
 	}
-	n.containerd = p
+	n.process = p
 	ctx, cancel := context.WithTimeout(ctx, Patience)
 	defer cancel()
 	ready := make(chan error, 1)
@@ -148,12 +192,12 @@ func (n *Node) launch(ctx context.Context) error {
 	}
 }
 
-// call makes a CRI call that ends in time, or when containerd ends. In the latter case the error says so.
+// call makes a CRI call that ends in time, or when the runtime ends. In the latter case the error says so.
 func (n *Node) call(ctx context.Context, method string, req, reply any,
 	cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	ended := n.containerd.Done()
+	ended := n.process.Done()
 	go func() {
 		select {
 		case <-ended:
@@ -167,7 +211,7 @@ func (n *Node) call(ctx context.Context, method string, req, reply any,
 	}
 	select {
 	case <-ended:
-		return fmt.Errorf("containerd has ended (%v): %w\n%s", n.containerd.err, err, Tail(n.Log(), 40))
+		return fmt.Errorf("the runtime has ended (%v): %w\n%s", n.process.err, err, Tail(n.Log(), 40))
 	case <-time.After(200 * time.Millisecond): // connections end before the process
 		return err
 	}
@@ -195,55 +239,13 @@ func (n *Node) waitReady(ctx context.Context) error {
 	}
 }
 
-// loadImages imports both images and waits until CRI lists them.
-func (n *Node) loadImages(ctx context.Context) error {
-	name := n.path("images.tar")
-	f, err := os.Create(name)
-	if err != nil {
-		return err
-	}
-	defer os.Remove(name)
-	defer f.Close()
-	if err := WriteImages(f, n.kit); err != nil {
-		return err
-	}
-	if err := n.Ctr(ctx, "images", "import", "--local", "--snapshotter", "native", name); err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, Patience)
-	defer cancel()
-	for _, ref := range []string{PauseImage, Image} {
-		for {
-			r, err := n.images.ImageStatus(ctx, &cri.ImageStatusRequest{Image: &cri.ImageSpec{Image: ref}})
-			if err != nil {
-				return fmt.Errorf("wait for image %q: %w", ref, err)
-			}
-			if r.GetImage() != nil {
-				break
-			}
-			time.Sleep(2 * time.Millisecond)
-		}
-	}
-	return nil
-}
+// PID returns the process ID of the runtime.
+func (n *Node) PID() int { return n.process.PID() }
 
-// Ctr runs containerd's client ctr in the namespace that CRI uses.
-func (n *Node) Ctr(ctx context.Context, args ...string) error {
-	cmd := exec.CommandContext(ctx, filepath.Join(n.kit.Containerd[n.opts.Generation], "ctr"),
-		append([]string{"--address", n.Socket(), "--namespace", "k8s.io"}, args...)...)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("ctr %s: %w: %s", strings.Join(args, " "), err, out)
-	}
-	return nil
-}
-
-// PID returns the process ID of containerd.
-func (n *Node) PID() int { return n.containerd.PID() }
-
-// Alive reports whether containerd runs.
+// Alive reports whether the runtime runs.
 func (n *Node) Alive() bool {
 	select {
-	case <-n.containerd.Done():
+	case <-n.process.Done():
 		return false
 	default:
 		return true
@@ -253,14 +255,17 @@ func (n *Node) Alive() bool {
 // Kit returns the paths of the programs.
 func (n *Node) Kit() *Kit { return n.kit }
 
-// Generation returns the generation of containerd.
+// Generation returns the runtime and its generation.
 func (n *Node) Generation() Generation { return n.opts.Generation }
 
 // Dir returns the directory of everything that the node creates.
 func (n *Node) Dir() string { return n.dir }
 
-// Socket returns containerd's socket, which serves CRI.
-func (n *Node) Socket() string { return n.path("containerd.sock") }
+// Socket returns the runtime's socket, which serves CRI.
+func (n *Node) Socket() string { return n.path("cri.sock") }
+
+// ConfigFile returns the runtime's configuration file.
+func (n *Node) ConfigFile() string { return n.path(n.daemon.config) }
 
 // NRISocket returns the socket to which NRI plugins connect.
 func (n *Node) NRISocket() string { return n.path("nri", "nri.sock") }
@@ -272,24 +277,24 @@ func (n *Node) PluginConfigDir() string { return n.path("nri", "conf.d") }
 // CRI returns the client of the runtime service, for calls without a method in this package.
 func (n *Node) CRI() cri.RuntimeServiceClient { return n.runtime }
 
-// Log returns containerd's log since its first start.
+// Log returns the runtime's log since its first start.
 func (n *Node) Log() string {
-	text, err := os.ReadFile(n.path("containerd.log"))
+	text, err := os.ReadFile(n.path("runtime.log"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err.Error()
 	}
 	return string(text)
 }
 
-// Restart stops containerd with SIGTERM and starts it again. Pods continue to run.
+// Restart stops the runtime with SIGTERM and starts it again. Pods continue to run.
 func (n *Node) Restart(ctx context.Context) error {
-	_ = n.containerd.Stop(Patience)
+	_ = n.process.Stop(Patience)
 	return n.relaunch(ctx)
 }
 
-// Kill ends containerd with SIGKILL and starts it again. Pods continue to run.
+// Kill ends the runtime with SIGKILL and starts it again. Pods continue to run.
 func (n *Node) Kill(ctx context.Context) error {
-	n.containerd.Kill()
+	n.process.Kill()
 	return n.relaunch(ctx)
 }
 
@@ -300,39 +305,39 @@ func (n *Node) relaunch(ctx context.Context) error {
 	return nil
 }
 
-// Close removes all pods, ends containerd and all its processes, and removes the node's directory.
+// Close removes all pods, ends the runtime and all its processes, and removes the node's directory.
 func (n *Node) Close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()
 	var errs []error
-	if n.containerd != nil {
+	if n.process != nil {
 		select {
-		case <-n.containerd.Done():
+		case <-n.process.Done():
 		default:
 			errs = append(errs, n.RemoveAllPods(ctx))
 		}
-		_ = n.containerd.Stop(Patience)
+		_ = n.process.Stop(Patience)
 	}
 	if n.conn != nil {
 		errs = append(errs, n.conn.Close())
 	}
-	errs = append(errs, n.killShims(ctx), unmountBelow(n.dir), os.RemoveAll(n.dir))
+	errs = append(errs, n.daemon.close(), n.killMonitors(ctx), unmountBelow(n.dir), os.RemoveAll(n.dir))
 	return errors.Join(errs...)
 }
 
-// killShims kills the remaining shims of this containerd, and waits for those that are ending.
-func (n *Node) killShims(ctx context.Context) error {
+// killMonitors kills the remaining shims of containerd or monitors of CRI-O, and waits for those that are ending.
+func (n *Node) killMonitors(ctx context.Context) error {
 	for {
-		shims, err := processesWith(n.Socket())
-		if err != nil || len(shims) == 0 {
+		pids, err := processesWith(n.daemon.monitorArg)
+		if err != nil || len(pids) == 0 {
 			return err
 		}
-		for _, pid := range shims {
+		for _, pid := range pids {
 			_ = unix.Kill(pid, unix.SIGKILL)
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("end shims %v: %w", shims, context.Cause(ctx))
+			return fmt.Errorf("end processes %v: %w", pids, context.Cause(ctx))
 		case <-time.After(10 * time.Millisecond):
 		}
 	}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package compatibility has the table of what Jackfield does with each container runtime. The tests of package e2e read
+// it to know which runtimes lack a feature, and the tables of two pages are written from it:
+// docs/reference/compatibility.md and docs/contributing/test-matrix-compatibility.md. `go run ./compatibility/write`
+// writes them.
+//
+// Invariant: a runtime has a feature if and only if tests of it run there.
+package compatibility
+
+import (
+	"strings"
+
+	"github.com/jackfield/jackfield/test/e2e/node"
+)
+
+// NRI is the column of the newest NRI without a released runtime. Its tests are in test/nri.
+const NRI node.Generation = "nri"
+
+// Column is a runtime in the tables.
+type Column struct {
+	Runtime node.Generation
+	Title   string
+}
+
+// Columns returns the columns of the tables.
+func Columns() []Column {
+	return []Column{{node.V1, "containerd 1.7"}, {node.V2, "containerd 2.1"}, {node.V24, "containerd 2.4"},
+		{node.CRIO, "CRI-O 1.36, runc"}, {node.CRIOCrun, "CRI-O 1.36, crun"}, {NRI, "NRI 0.12"}}
+}
+
+// Feature is a row of the tables.
+type Feature struct {
+	Name string
+	// Tests are the names of the tests that run on every runtime of package node.
+	Tests string
+	// Other has the runtimes that differ from that, and NRI.
+	Other map[node.Generation]Cell
+}
+
+// Cell is a feature of one runtime.
+type Cell struct {
+	// Mark is the cell of docs/reference/compatibility.md: it begins with "✓", "–" or "untested"; empty: "✓".
+	Mark string
+	// Tests are the names of the tests; empty: those of the feature, or none if the runtime lacks it.
+	Tests string
+}
+
+// Has reports whether a runtime has the feature.
+func (f Feature) Has(g node.Generation) bool { return strings.HasPrefix(f.Mark(g), "✓") }
+
+// Mark returns the cell of docs/reference/compatibility.md.
+func (f Feature) Mark(g node.Generation) string {
+	if c := f.Other[g]; c.Mark != "" {
+		return c.Mark
+	}
+	return "✓"
+}
+
+// tests returns the cell of docs/contributing/test-matrix-compatibility.md.
+func (f Feature) tests(g node.Generation) string {
+	c := f.Other[g]
+	names := strings.Fields(c.Tests)
+	if len(names) == 0 && f.Has(g) {
+		names = strings.Fields(f.Tests)
+	}
+	for i, name := range names {
+		names[i] = "`" + name + "`"
+	}
+	text := strings.Join(names, ", ")
+	if f.Has(g) {
+		return text
+	}
+	lacks, _, _ := strings.Cut(f.Mark(g), " ")
+	if text != "" {
+		lacks += ": " + text
+	}
+	return lacks
+}
+
+// Marks returns the table of docs/reference/compatibility.md.
+func Marks() string { return table(Feature.Mark) }
+
+// Tests returns the table of docs/contributing/test-matrix-compatibility.md.
+func Tests() string { return table(Feature.tests) }
+
+func table(cell func(Feature, node.Generation) string) string {
+	var out strings.Builder
+	head, rule := "| feature |", "|---|"
+	for _, c := range Columns() {
+		head += " " + c.Title + " |"
+		rule += "---|"
+	}
+	out.WriteString(head + "\n" + rule + "\n")
+	for _, f := range Features() {
+		out.WriteString("| " + f.Name + " |")
+		for _, c := range Columns() {
+			out.WriteString(" " + cell(f, c.Runtime) + " |")
+		}
+		out.WriteString("\n")
+	}
+	return out.String()
+}

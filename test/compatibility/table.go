@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compatibility
+
+import "github.com/jackfield/jackfield/test/e2e/node"
+
+// Features returns the rows of the tables.
+func Features() []Feature {
+	return []Feature{
+		{Name: "CDI device: node, mount, environment, hook", Tests: "TestPodGetsCDIDevice",
+			Other: onNRI("TestCDIDeviceReachesTheSpec")},
+		{Name: "vhost-user and memif sockets", Tests: "TestPodConnectsToSockets",
+			Other: onNRI("TestSocketsReachTheSpec")},
+		{Name: "a running container survives a restart of the vswitch",
+			Tests: "TestRunningContainerSurvivesVswitchRestart", Other: onNRI("")},
+		{Name: "access to sockets for a container that does not run as root", Tests: "TestRuntimeReportsContainerUser",
+			Other: map[node.Generation]Cell{
+				node.V1: {Mark: "✓ [1]", Tests: "TestNonRootContainerUsesSocket"},
+				node.V2: {Mark: "✓ [1]", Tests: "TestNonRootContainerUsesSocket"},
+				NRI:     {Mark: "untested"}}},
+		{Name: "PCI and vDPA devices, as the kubelet allocated them", Tests: "TestDeviceInfoOfEveryType",
+			Other: onNRI("TestDevicesAllocatedCrosswiseReachTheirContainers")},
+		{Name: "devices of several pools of a device plugin", Tests: "TestSeveralPools",
+			Other: onNRI("TestSeveralPools")},
+		{Name: "a pod that asks for nothing is not changed", Tests: "TestContainerWithoutRequestIsUnchanged",
+			Other: onNRI("TestPodWithoutRequestsIsUntouched")},
+		{Name: "the error of a refused container in `kubectl describe pod`", Tests: "TestKubeletSeesEachRefusal",
+			Other: onNRI("TestRefusalsNameRequestRuleAndRemedy")},
+		{Name: "the runtime restarts, or is killed", Tests: "TestRuntimeRestarts",
+			Other: onNRI("TestReconnectAfterTheRuntimeRestarts")},
+		{Name: "the runtime starts the plugin from its plugin directory", Tests: "TestRuntimeStartsPlugin",
+			Other: map[node.Generation]Cell{node.V1: {Mark: "✓ [4]"}, NRI: {Mark: "untested"}}},
+		{Name: "the container image, as the DaemonSet runs it", Tests: "TestImageRunsAsDaemonSet", Other: onNRI("")},
+		{Name: "the plugin with four capabilities, and a second plugin that takes over", Tests: "TestLeastPrivilege",
+			Other: onNRI("")},
+		{Name: "hooks.d directories", Tests: "TestHooksDirThroughNRI",
+			Other: map[node.Generation]Cell{NRI: {Mark: "untested"}}},
+		{Name: "DPDK applications exchange packets", Tests: "TestPacketsPassEveryKindOfSocket",
+			Other: map[node.Generation]Cell{
+				node.V24:      {Tests: "TestNetworkServesPodFromADDToDEL"},
+				node.CRIO:     {Tests: "TestNetworkServesPodFromADDToDEL"},
+				node.CRIOCrun: {Tests: "TestNetworkServesPodFromADDToDEL"},
+				NRI:           {Mark: "–"}}},
+		{Name: "containers with a user namespace, also with named sockets",
+			Tests: "TestPodWithUserNamespaceGetsAll TestNamedSocketsReachUserNamespaces",
+			Other: map[node.Generation]Cell{node.V2: {Mark: "✓ [2]"}, NRI: {Mark: "untested"}}},
+		Permissions(),
+		NetDevices(),
+		Validate(),
+		RequiredPlugin(),
+		{Name: "pods are created while the plugin is killed repeatedly", Tests: "TestPodsWhilePluginIsKilled",
+			Other: map[node.Generation]Cell{node.V1: {Mark: "✓ [3]"}, node.V2: {Mark: "✓ [3]"}, NRI: {Mark: "–"}}},
+	}
+}
+
+// onNRI returns a row's cell of NRI with a test; "" for none.
+func onNRI(test string) map[node.Generation]Cell {
+	if test == "" {
+		return map[node.Generation]Cell{NRI: {Mark: "–"}}
+	}
+	return map[node.Generation]Cell{NRI: {Tests: test}}
+}
+
+// Permissions is exact access to a device, which needs NRI 0.10.
+func Permissions() Feature {
+	return Feature{Name: "exact `permissions` of a device", Tests: "TestPermissionsAreExact",
+		Other: map[node.Generation]Cell{
+			node.V1: {Mark: "– [5]", Tests: "TestPermissionsAreExact"},
+			node.V2: {Mark: "– [5]", Tests: "TestPermissionsAreExact"},
+			NRI:     {Mark: "untested"}}}
+}
+
+// NetDevices is the delivery of network devices, which needs NRI 0.11 and an OCI runtime that knows them.
+func NetDevices() Feature {
+	return Feature{Name: "`netDevices`", Tests: "TestEditsNewerThanNRI",
+		Other: map[node.Generation]Cell{
+			node.V1:       {Mark: "– [5]"},
+			node.V2:       {Mark: "– [5]"},
+			node.CRIOCrun: {Mark: "– [6]", Tests: "TestEditsNewerThanNRI"},
+			NRI:           {Mark: "untested"}}}
+}
+
+// Validate is the policy on adjustments of other plugins, which needs NRI 0.10.
+func Validate() Feature {
+	return Feature{Name: "the policy also applies to other plugins (`validate`)", Tests: "TestPolicyAppliesToOtherPlugin",
+		Other: map[node.Generation]Cell{node.V1: {Mark: "–"}, node.V2: {Mark: "–"},
+			NRI: {Tests: "TestPolicyAppliesToOtherPlugins"}}}
+}
+
+// RequiredPlugin is the refusal of containers while the plugin is missing, which needs NRI 0.10.
+func RequiredPlugin() Feature {
+	return Feature{Name: "a required plugin, by the pod's annotation and on the node",
+		Tests: "TestPodRequiresPlugin TestNodeRequiresPlugin",
+		Other: map[node.Generation]Cell{
+			node.V1: {Mark: "– [3]", Tests: "TestContainerStartsUninjectedWithoutPlugin"},
+			node.V2: {Mark: "– [3]", Tests: "TestContainerStartsUninjectedWithoutPlugin"},
+			NRI:     {Tests: "TestContainerWithRequiredPluginIsCreated"}}}
+}

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"archive/tar"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"path"
+	"strings"
+	"sync"
+	"time"
+
+	ispec "github.com/opencontainers/image-spec/specs-go/v1"
+)
+
+// registry serves images of OCI layouts, because CRI-O takes no image from a file. It is the part of the OCI
+// Distribution Specification that a pull needs: GET and HEAD of manifests and blobs.
+type registry struct {
+	mu    sync.Mutex
+	blobs map[string][]byte           // by digest
+	tags  map[string]ispec.Descriptor // by NAME:TAG, the reference without the registry
+}
+
+func newRegistry() *registry {
+	return &registry{blobs: map[string][]byte{}, tags: map[string]ispec.Descriptor{}}
+}
+
+// add adds the images of a layout, a tar archive.
+func (r *registry) add(layout io.Reader) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for archive := tar.NewReader(layout); ; {
+		h, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read image layout: %w", err)
+		}
+		data, err := io.ReadAll(archive)
+		if err != nil {
+			return fmt.Errorf("read image layout: %w", err)
+		}
+		if h.Name != ispec.ImageIndexFile {
+			r.blobs["sha256:"+path.Base(h.Name)] = data
+			continue
+		}
+		var index ispec.Index
+		if err := json.Unmarshal(data, &index); err != nil {
+			return fmt.Errorf("read image layout: %w", err)
+		}
+		for _, m := range index.Manifests {
+			_, ref, _ := strings.Cut(m.Annotations["io.containerd.image.name"], "/")
+			r.tags[ref] = m
+		}
+	}
+}
+
+func (r *registry) ServeHTTP(w http.ResponseWriter, q *http.Request) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if q.URL.Path == "/v2/" {
+		return
+	}
+	rest, last := path.Split(strings.TrimPrefix(q.URL.Path, "/v2/"))
+	name, kind := path.Split(strings.TrimSuffix(rest, "/"))
+	name = strings.TrimSuffix(name, "/")
+	d, ok := r.tags[name+":"+last]
+	for _, m := range r.tags {
+		if m.Digest.String() == last {
+			d, ok = m, true
+		}
+	}
+	if kind == "manifests" && ok {
+		w.Header().Set("Content-Type", d.MediaType)
+		w.Header().Set("Docker-Content-Digest", d.Digest.String())
+		last = d.Digest.String()
+	}
+	data, ok := r.blobs[last]
+	if !ok {
+		http.NotFound(w, q)
+		return
+	}
+	http.ServeContent(w, q, "", time.Time{}, bytes.NewReader(data))
+}
