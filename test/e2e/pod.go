@@ -142,7 +142,7 @@ func (c *Container) Output(cmd ...string) string {
 	return strings.TrimSuffix(stdout, "\n")
 }
 
-// OCISpec returns the config.json that runc got. Before the start it returns the spec that containerd stores.
+// OCISpec returns the config.json that the OCI runtime got. Before the start it returns the spec that containerd stores.
 func (c *Container) OCISpec() *rspec.Spec {
 	c.pod.h.t.Helper()
 	spec, err := c.Container.OCISpec(c.pod.h.t.Context())
@@ -161,7 +161,11 @@ func (c *Container) ComparableSpec() string {
 		c.pod.h.t.Fatal(err)
 	}
 	text := strings.NewReplacer(c.ID, "CONTAINER", c.pod.ID, "SANDBOX", c.pod.UID(), "POD").Replace(string(data))
-	return regexp.MustCompile(`/proc/\d+/ns/`).ReplaceAllString(text, "/proc/PID/ns/")
+	text = regexp.MustCompile(`/proc/\d+/ns/`).ReplaceAllString(text, "/proc/PID/ns/")
+	// CRI-O's layer and namespaces of the pod, and two of its annotations.
+	text = regexp.MustCompile(`/overlay/[0-9a-f]{64}/`).ReplaceAllString(text, "/overlay/LAYER/")
+	text = regexp.MustCompile(`ns/[0-9a-f]{8}-[0-9a-f-]{27}"`).ReplaceAllString(text, `ns/UUID"`)
+	return regexp.MustCompile(`(io\.kubernetes\.cri-o\.(Created|IP\.0)": )".*"`).ReplaceAllString(text, `$1"VALUE"`)
 }
 
 // Logs returns what the container printed.

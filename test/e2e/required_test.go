@@ -114,7 +114,13 @@ func TestPluginEndsDuringRequest(t *testing.T) {
 	for name, v := range map[string]*node.Validator{"with the default validator": {}, "without the default validator": nil} {
 		t.Run(name, func(t *testing.T) {
 			o := node.Options{Validator: v, PluginRequestTimeout: 8 * time.Second} // the test waits this long
-			e2e.EachFreshWith(t, compatibility.RequiredPlugin(), o, func(t *testing.T, h *e2e.H) { endDuringRequest(t, h, v != nil) })
+			for _, g := range []node.Generation{node.V24, node.CRIO} {
+				if g == node.CRIO && v == nil {
+					continue // it takes long
+				}
+				o.Generation = g
+				t.Run(string(g), func(t *testing.T) { endDuringRequest(t, e2e.Fresh(t, o), v != nil) })
+			}
 		})
 	}
 }
@@ -216,9 +222,9 @@ func TestPolicyAppliesToOtherPlugin(t *testing.T) {
 		h.WriteFile("/srv/data/file", "data")
 		h.WriteFile("/etc/cdi/vendor.json", requiredSpec)
 		config := nodeConfig + `
-	    - {name: zero, for: {namespaces: ["dpdk-1"]}, allow: {devices: ["/run/devs/*"], mounts: [{source: "/srv/data", readOnly: true}]}}
-	validate: {devices: true, mounts: true, except: [30-trusted]}
-	`
+    - {name: zero, for: {namespaces: ["dpdk-1"]}, allow: {devices: ["/run/devs/*"], mounts: [{source: "/srv/data", readOnly: true}]}}
+validate: {devices: true, mounts: true, except: [30-trusted]}
+`
 		h.StartPlugin(node.PluginOptions{Config: config})
 		device, mount := &api.ContainerAdjustment{}, &api.ContainerAdjustment{}
 		device.AddDevice(&api.LinuxDevice{Path: "/run/devs/zero", Type: "c", Major: 1, Minor: 5})

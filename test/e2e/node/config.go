@@ -31,6 +31,8 @@ type Options struct {
 	NewRunc bool
 	// NoNRI turns NRI off.
 	NoNRI bool
+	// SystemConfig puts CRI-O's configuration into /etc/crio. One node at a time can have it.
+	SystemConfig bool
 	// PluginRequestTimeout and PluginRegistrationTimeout are the time limits of NRI; 0: 20 s each, for a busy
 	// machine. NRI's defaults are 2 s and 5 s.
 	PluginRequestTimeout, PluginRegistrationTimeout time.Duration

@@ -30,6 +30,8 @@ type ContainerOptions struct {
 	Devices             []*cri.Device
 	CDIDevices          []string
 	Labels, Annotations map[string]string
+	// WithoutLabels leaves out the kubelet's labels, as other clients of CRI do.
+	WithoutLabels bool
 	// User and Group are the container's user and group; 0: root. Groups are supplementary.
 	User, Group    int64
 	Groups         []int64
@@ -62,6 +64,9 @@ func (p *Pod) Create(ctx context.Context, o ContainerOptions) (*Container, error
 	labels := map[string]string{
 		"io.kubernetes.container.name": o.Name, "io.kubernetes.pod.name": p.Name(),
 		"io.kubernetes.pod.namespace": p.Namespace(), "io.kubernetes.pod.uid": p.UID()}
+	if o.WithoutLabels {
+		labels = map[string]string{}
+	}
 	maps.Copy(labels, o.Labels)
 	cfg := &cri.ContainerConfig{
 		Metadata:    &cri.ContainerMetadata{Name: o.Name, Attempt: o.Attempt},
@@ -182,7 +187,8 @@ func (n *Node) bundleSpec(id string) (*rspec.Spec, error) {
 	return spec, nil
 }
 
-// Logs returns the container's output, of both streams, without CRI's time stamps.
+// Logs returns the container's output, of both streams, without CRI's time stamps. With CRI-O it also has the messages of
+// runc, which are left out here.
 func (c *Container) Logs() (string, error) {
 	data, err := os.ReadFile(filepath.Join(c.pod.cfg.GetLogDirectory(), c.cfg.GetLogPath()))
 	if err != nil {
@@ -193,6 +199,9 @@ func (c *Container) Logs() (string, error) {
 		// time stamp, stream, F for a full line or P for a part, text
 		if f := strings.SplitN(line, " ", 4); len(f) == 4 {
 			text := f[3]
+			if c.pod.node.opts.Generation.IsCRIO() && strings.HasPrefix(text, `time="`) && strings.Contains(text, " level=") {
+				continue
+			}
 			if f[2] == "P" {
 				text = strings.TrimSuffix(text, "\n")
 			}

@@ -20,7 +20,7 @@ type containerd struct{ n *Node }
 
 func (c containerd) daemon() daemon {
 	return daemon{
-		config:       "config.toml",
+		config:       c.n.path("config.toml"),
 		files:        func() map[string]string { return map[string]string{"config.toml": c.config()} },
 		command:      c.command,
 		importImages: c.importImages,

@@ -4,6 +4,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -41,8 +42,13 @@ func newCRIO(n *Node) (daemon, error) {
 	server := &http.Server{Handler: c.images, ReadHeaderTimeout: Patience}
 	go server.Serve(listener)
 	return daemon{
-		close:        server.Close,
-		config:       "crio.conf",
+		close: func() error {
+			if n.opts.SystemConfig {
+				return errors.Join(server.Close(), os.RemoveAll(filepath.Dir(c.configFile())))
+			}
+			return server.Close()
+		},
+		config:       c.configFile(),
 		files:        c.files,
 		command:      c.command,
 		importImages: c.importImages,
@@ -51,8 +57,16 @@ func newCRIO(n *Node) (daemon, error) {
 	}, nil
 }
 
+func (c crio) configFile() string {
+	if c.n.opts.SystemConfig {
+		return "/etc/crio/crio.conf"
+	}
+	return c.n.path("crio.conf")
+}
+
 func (c crio) command() *exec.Cmd {
-	cmd := exec.Command(filepath.Join(c.n.kit.CRIO.Bin, "crio"), "--config", c.n.path("crio.conf"), "--config-dir", "")
+	cmd := exec.Command(filepath.Join(c.n.kit.CRIO.Bin, "crio"), "--config", c.configFile(), "--config-dir",
+		c.configFile()+".d")
 	cmd.Env = []string{"PATH=" + systemPath, "TMPDIR=" + jail.TempDir, "LC_ALL=C",
 		"CONTAINER_REGISTRIES_CONF=" + c.n.path("registries.conf")}
 	showCgroups(cmd, c.n.opts.Unified)
@@ -61,8 +75,8 @@ func (c crio) command() *exec.Cmd {
 
 func (c crio) files() map[string]string {
 	return map[string]string{
-		"crio.conf":   c.config(),
-		"policy.json": `{"default": [{"type": "insecureAcceptAnything"}]}`,
+		c.configFile(): c.config(),
+		"policy.json":  `{"default": [{"type": "insecureAcceptAnything"}]}`,
 		"registries.conf": fmt.Sprintf("[[registry]]\nprefix = \"localhost\"\nlocation = %q\ninsecure = true\n",
 			c.addr),
 	}
@@ -93,7 +107,6 @@ namespaces_dir = %q
 container_exits_dir = %q
 container_attach_socket_dir = %q
 pinns_path = %q
-hooks_dir = []
 cdi_spec_dirs = %s
 default_runtime = "oci"
 [crio.runtime.runtimes.oci]

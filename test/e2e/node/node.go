@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -56,9 +57,9 @@ const nodesDir = "/run/n"
 
 // daemon is the part of a node in which the runtimes differ.
 type daemon struct {
-	// files returns the configuration files, by their paths below the node's directory.
+	// files returns the configuration files, by their paths, which may be relative to the node's directory.
 	files func() map[string]string
-	// config is the main one of them.
+	// config is the path of the main one of them.
 	config string
 	// command returns the command that runs the daemon.
 	command func() *exec.Cmd
@@ -79,6 +80,9 @@ func Start(ctx context.Context, kit *Kit, opts Options) (*Node, error) {
 	}
 	if opts.Generation == "" {
 		opts.Generation = V2
+	}
+	if opts.Generation == CRIOCrun {
+		opts.Crun, opts.Unified = true, true
 	}
 	if !kit.has(opts.Generation) {
 		return nil, fmt.Errorf("start node: generation %q: %w", opts.Generation, errdefs.ErrInvalidArgument)
@@ -120,7 +124,13 @@ func (n *Node) start(ctx context.Context) error {
 	files := n.daemon.files()
 	files["cni/conf/10-pods.conflist"] = n.cniConfig()
 	for name, text := range files {
-		if err := os.WriteFile(n.path(name), []byte(text), 0o644); err != nil {
+		if !filepath.IsAbs(name) {
+			name = n.path(name)
+		}
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
 			return err
 		}
 	}
@@ -265,7 +275,7 @@ func (n *Node) Dir() string { return n.dir }
 func (n *Node) Socket() string { return n.path("cri.sock") }
 
 // ConfigFile returns the runtime's configuration file.
-func (n *Node) ConfigFile() string { return n.path(n.daemon.config) }
+func (n *Node) ConfigFile() string { return n.daemon.config }
 
 // NRISocket returns the socket to which NRI plugins connect.
 func (n *Node) NRISocket() string { return n.path("nri", "nri.sock") }
