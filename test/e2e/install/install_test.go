@@ -14,6 +14,7 @@ import (
 	"github.com/jackfield/jackfield/test/e2e"
 	"github.com/jackfield/jackfield/test/e2e/node"
 	"github.com/jackfield/jackfield/test/vswitch"
+	"golang.org/x/sys/unix"
 )
 
 const nodeConfig = `
@@ -36,7 +37,13 @@ func ways() map[string]func(string) (*daemonSet, error) {
 // each runs a test with the DaemonSet's pod on a new node of each generation.
 func each(t *testing.T, name string, f func(t *testing.T, h *e2e.H, ds *daemonSet)) {
 	t.Helper()
-	e2e.EachFresh(t, node.Options{}, func(t *testing.T, h *e2e.H) { f(t, h, deployed(t, h, name)) })
+	run := e2e.EachFresh
+	if name == "privileged" {
+		// CRI-O gives a privileged container every capability of the kernel, and a test machine may lack some. containerd
+		// gives those that it has.
+		run = e2e.EachFreshContainerd
+	}
+	run(t, node.Options{}, func(t *testing.T, h *e2e.H) { f(t, h, deployed(t, h, name)) })
 }
 
 // deployed returns the DaemonSet with a socket root. The node has its image.
@@ -105,8 +112,28 @@ func TestImageRunsAsDaemonSet(t *testing.T) {
 					t.Errorf("jackfield version prints %q", got)
 				}
 				delivers(t, h)
+				if h.Generation().IsCRIO() {
+					deliversToUserNamespace(t, h)
+				}
 			})
 		})
+	}
+}
+
+// deliversToUserNamespace runs a pod whose user namespace CRI-O has mounted in a directory of the DaemonSet.
+func deliversToUserNamespace(t *testing.T, h *e2e.H) {
+	t.Helper()
+	const hostRoot = 200000
+	pod := h.RunPod(node.PodOptions{Name: "users", Namespace: "dpdk-1", UserNS: hostRoot})
+	devinfo(h, pod, "blue", "net1", "server", "/var/run/jackfield/sockets/port3/app.sock")
+	app := pod.Run(node.ContainerOptions{Command: []string{"sh", "-c", "exec sockclient listen $JACKFIELD_NET1_SOCKET 'from inside'"}})
+	app.WaitLogs("listening")
+	if got, err := vswitch.Ask(t.Context(), "/run/jackfield/sockets/port3/app.sock"); err != nil || got != "from inside" {
+		t.Errorf("the application's socket answers %q, %v", got, err)
+	}
+	var st unix.Stat_t
+	if err := unix.Stat("/run/jackfield/sockets/port3", &st); err != nil || st.Uid != hostRoot {
+		t.Errorf("the directory belongs to user %d, %v", st.Uid, err)
 	}
 }
 

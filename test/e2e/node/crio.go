@@ -103,7 +103,6 @@ stream_port = "0"
 cgroup_manager = "cgroupfs"
 conmon_cgroup = "pod"
 disable_hostport_mapping = true
-namespaces_dir = %q
 container_exits_dir = %q
 container_attach_socket_dir = %q
 pinns_path = %q
@@ -129,7 +128,7 @@ nri_plugin_config_dir = %q
 nri_plugin_request_timeout = %q
 nri_plugin_registration_timeout = %q
 `, n.path("root"), n.path("state"), n.path("logs"), n.path("version"), n.path("version.persist"), n.path("clean"),
-		n.Socket(), n.path("ns"), n.path("exits"), n.path("attach"), n.kit.CRIO.Pinns,
+		n.Socket(), n.path("exits"), n.path("attach"), n.kit.CRIO.Pinns,
 		tomlList(n.cdiDirs()), n.ociRuntime(), n.path("oci"), n.kit.CRIO.Conmon, PauseImage, n.path("policy.json"),
 		n.path("cni", "conf"), n.path("cni", "bin"), !n.opts.NoNRI, n.NRISocket(), n.PluginDir(), n.PluginConfigDir(),
 		request, registration)

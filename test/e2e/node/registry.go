@@ -5,6 +5,7 @@ package node
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -70,21 +71,23 @@ func (r *registry) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	rest, last := path.Split(strings.TrimPrefix(q.URL.Path, "/v2/"))
 	name, kind := path.Split(strings.TrimSuffix(rest, "/"))
 	name = strings.TrimSuffix(name, "/")
-	d, ok := r.tags[name+":"+last]
-	for _, m := range r.tags {
-		if m.Digest.String() == last {
-			d, ok = m, true
-		}
-	}
-	if kind == "manifests" && ok {
-		w.Header().Set("Content-Type", d.MediaType)
-		w.Header().Set("Docker-Content-Digest", d.Digest.String())
+	if d, ok := r.tags[name+":"+last]; ok {
 		last = d.Digest.String()
 	}
 	data, ok := r.blobs[last]
 	if !ok {
 		http.NotFound(w, q)
 		return
+	}
+	if kind == "manifests" {
+		// Manifests and indexes carry their type.
+		var manifest struct{ MediaType string }
+		if err := json.Unmarshal(data, &manifest); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		w.Header().Set("Content-Type", cmp.Or(manifest.MediaType, ispec.MediaTypeImageManifest))
+		w.Header().Set("Docker-Content-Digest", last)
 	}
 	http.ServeContent(w, q, "", time.Time{}, bytes.NewReader(data))
 }
