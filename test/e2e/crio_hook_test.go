@@ -118,3 +118,17 @@ func TestHookBesidePluginOnCRIO(t *testing.T) {
 		})
 	}
 }
+// A container without the kubelet's labels has no name in CRI-O before 1.37. A request for one container of its pod is
+// then refused, because it may be for this container.
+func TestRequestForContainerWithoutName(t *testing.T) {
+	h := e2e.Fresh(t, node.Options{Generation: node.CRIO})
+	h.WriteFile("/etc/cdi/vendor.json", requiredSpec)
+	h.StartPlugin(node.PluginOptions{Config: nodeConfig})
+	pod := h.RunPod(node.PodOptions{Namespace: "dpdk-1",
+		Annotations: map[string]string{"devices.jackfield.dev/container.main": "vendor.com/net=a"}})
+	checkInjected(t, pod.Run(node.ContainerOptions{}))
+	err := pod.CreateFails(node.ContainerOptions{Attempt: 1, WithoutLabels: true})
+	if !strings.Contains(err.Error(), "devices.jackfield.dev/container.main") {
+		t.Errorf("the refusal is %v", err)
+	}
+}

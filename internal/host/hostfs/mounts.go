@@ -3,6 +3,7 @@
 package hostfs
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -72,6 +73,9 @@ func ParseMounts(mountinfo string) []Mount {
 // system's options, flags and key=value. attributes are MOUNT_ATTR_* of mount_setattr(2).
 func NewFileSystem(fsType, source string, options []string, attributes uint64) (tree int, err error) {
 	fs, err := unix.Fsopen(fsType, unix.FSOPEN_CLOEXEC)
+	if errors.Is(err, unix.EPERM) {
+		return -1, fmt.Errorf("mount a file system of type %q: %w: this needs root with CAP_SYS_ADMIN", fsType, err)
+	}
 	if err != nil {
 		return -1, fmt.Errorf("type: invalid value %q: %w", fsType, err)
 	}

@@ -107,32 +107,43 @@ func TestImageRunsAsDaemonSet(t *testing.T) {
 	for name := range ways() {
 		t.Run(name, func(t *testing.T) {
 			each(t, name, func(t *testing.T, h *e2e.H, ds *daemonSet) {
-				_, daemon := start(t, h, ds)
+				pod, daemon := start(t, h, ds)
 				if got := daemon.Output("/usr/bin/jackfield", "version"); !strings.Contains(got, "go1") {
 					t.Errorf("jackfield version prints %q", got)
 				}
 				delivers(t, h)
 				if h.Generation().IsCRIO() {
-					deliversToUserNamespace(t, h)
+					pod.Remove()
+					readsPinnedNamespaces(t, h, ds)
 				}
 			})
 		})
 	}
 }
 
-// deliversToUserNamespace runs a pod whose user namespace CRI-O has mounted in a directory of the DaemonSet.
-func deliversToUserNamespace(t *testing.T, h *e2e.H) {
+// readsPinnedNamespaces runs pods whose user namespace CRI-O has mounted in a directory of the DaemonSet. To read the
+// mapping, the plugin needs a capability that the unprivileged one lacks.
+func readsPinnedNamespaces(t *testing.T, h *e2e.H, ds *daemonSet) {
 	t.Helper()
-	const hostRoot = 200000
+	const hostRoot, dir = 200000, "/run/jackfield/sockets/port3"
 	pod := h.RunPod(node.PodOptions{Name: "users", Namespace: "dpdk-1", UserNS: hostRoot})
-	devinfo(h, pod, "blue", "net1", "server", "/var/run/jackfield/sockets/port3/app.sock")
-	app := pod.Run(node.ContainerOptions{Command: []string{"sh", "-c", "exec sockclient listen $JACKFIELD_NET1_SOCKET 'from inside'"}})
+	devinfo(h, pod, "blue", "net1", "server", "/var"+dir+"/app.sock")
+	plugin, _ := start(t, h, ds)
+	if err := pod.CreateFails(node.ContainerOptions{}); !strings.Contains(err.Error(), "needs root with CAP_SYS_ADMIN") {
+		t.Errorf("the refusal is %v", err)
+	}
+	plugin.Remove()
+	c := ds.Spec.Template.Spec.Containers[0].SecurityContext.Capabilities
+	c.Add = append(c.Add, "SYS_ADMIN")
+	start(t, h, ds)
+	app := pod.Run(node.ContainerOptions{Attempt: 1,
+		Command: []string{"sh", "-c", "exec sockclient listen $JACKFIELD_NET1_SOCKET 'from inside'"}})
 	app.WaitLogs("listening")
-	if got, err := vswitch.Ask(t.Context(), "/run/jackfield/sockets/port3/app.sock"); err != nil || got != "from inside" {
+	if got, err := vswitch.Ask(t.Context(), dir+"/app.sock"); err != nil || got != "from inside" {
 		t.Errorf("the application's socket answers %q, %v", got, err)
 	}
 	var st unix.Stat_t
-	if err := unix.Stat("/run/jackfield/sockets/port3", &st); err != nil || st.Uid != hostRoot {
+	if err := unix.Stat(dir, &st); err != nil || st.Uid != hostRoot {
 		t.Errorf("the directory belongs to user %d, %v", st.Uid, err)
 	}
 }
