@@ -5,51 +5,45 @@ package docs
 import (
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
+
+	"github.com/jackfield/jackfield/test/compatibility"
 )
 
-// featureRows returns the rows of a page's first table of features, each with its cells.
-func featureRows(t *testing.T, path string) [][]string {
-	t.Helper()
-	page, err := os.ReadFile(filepath.Join(top, path))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, table, ok := strings.Cut(string(page), "\n| feature |")
-	if !ok {
-		t.Fatalf("%s has no table of features", path)
-	}
-	table, _, _ = strings.Cut(table, "\n\n")
-	var rows [][]string
-	for _, line := range strings.Split(table, "\n")[2:] {
-		var cells []string
-		for cell := range strings.SplitSeq(strings.Trim(line, "|"), "|") {
-			cells = append(cells, strings.TrimSpace(cell))
+// Both pages have the tables of package compatibility.
+func TestCompatibilityTablesAreCurrent(t *testing.T) {
+	for page, table := range compatibility.Pages() {
+		old, err := os.ReadFile(filepath.Join(top, page))
+		if err != nil {
+			t.Fatal(err)
 		}
-		rows = append(rows, cells)
+		text, err := compatibility.Replace(string(old), table)
+		if err != nil {
+			t.Fatalf("%s: %v", page, err)
+		}
+		if text != string(old) {
+			t.Errorf("%s differs from the table of test/compatibility; run `go run ./compatibility/write` in test/", page)
+		}
 	}
-	return rows
 }
 
-// The test matrix has the same features as the compatibility page, and a test for each check mark.
+// Each check mark has a test, and a mark is one of those that the page explains.
 func TestFeaturesHaveTests(t *testing.T) {
-	marks := featureRows(t, "docs/reference/compatibility.md")
-	tests := featureRows(t, "docs/contributing/test-matrix-compatibility.md")
-	feature := func(row []string) string { return row[0] }
-	if !slices.EqualFunc(marks, tests, func(a, b []string) bool { return feature(a) == feature(b) && len(a) == len(b) }) {
-		t.Fatalf("the features of the pages differ:\nmarks %q\ntests %q", marks, tests)
-	}
-	for i, row := range marks {
-		for j, mark := range row[1:] {
-			cell := tests[i][j+1]
-			if tested := strings.HasPrefix(cell, "`Test"); tested != strings.HasPrefix(mark, "✓") {
-				t.Errorf("%s: the mark is %q, the tests are %q", row[0], mark, cell)
+	names := map[string]bool{}
+	for _, f := range compatibility.Features() {
+		if names[f.Name] {
+			t.Errorf("two features are named %q", f.Name)
+		}
+		names[f.Name] = true
+		for _, c := range compatibility.Columns() {
+			mark, _, _ := strings.Cut(f.Mark(c.Runtime), " ")
+			switch {
+			case mark != "✓" && mark != "–" && mark != "untested":
+				t.Errorf("%s, %s: unknown mark %q", f.Name, c.Title, mark)
+			case mark == "✓" && f.Tests == "" && f.Other[c.Runtime].Tests == "":
+				t.Errorf("%s, %s: there is no test", f.Name, c.Title)
 			}
 		}
-	}
-	if len(marks) < 18 {
-		t.Errorf("found only %d features", len(marks))
 	}
 }

@@ -118,6 +118,7 @@ func TestHookBesidePluginOnCRIO(t *testing.T) {
 		})
 	}
 }
+
 // A container without the kubelet's labels has no name in CRI-O before 1.37. A request for one container of its pod is
 // then refused, because it may be for this container.
 func TestRequestForContainerWithoutName(t *testing.T) {
