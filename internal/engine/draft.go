@@ -78,6 +78,7 @@ func (p *draft) add(c candidate) {
 	}
 	if err == nil {
 		err = p.in.checkHolders(d)
+		p.in.noteUnopenable(d)
 	}
 	if err == nil && optional {
 		err = d.checkDeliverable(p.in.req)

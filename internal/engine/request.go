@@ -23,7 +23,9 @@ type Request struct {
 	Labels, Annotations    map[string]string // of the pod
 	User                   *User             // nil if unknown
 	UserNS                 *UserNS           // nil if it is the host's
-	Have                   edit.Existing     // of the container without Jackfield
+	// UserNSUnknown is set for a manifest whose pod has a user namespace: the node decides on its mappings.
+	UserNSUnknown bool
+	Have          edit.Existing // of the container without Jackfield
 	// InheritedMemlock is the limit of locked memory of the process from which the container inherits its limits; nil
 	// if it is unknown.
 	InheritedMemlock     *edit.Rlimit

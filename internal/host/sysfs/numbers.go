@@ -50,6 +50,17 @@ func (d *NumberedDevice) IsAnother(now *NumberedDevice) bool {
 	return slices.ContainsFunc(now.Functions, func(f string) bool { return !slices.Contains(d.Functions, f) })
 }
 
+// UdevMatch returns the part of a udev rule that matches the nodes of this kind.
+func (d *NumberedDevice) UdevMatch() string {
+	switch d.Class {
+	case classVDPA:
+		return `KERNEL=="vhost-vdpa-*"`
+	case "", "misc", "mem":
+		return fmt.Sprintf("KERNEL==%q", d.Name)
+	}
+	return fmt.Sprintf("SUBSYSTEM==%q", d.Class)
+}
+
 // String names the device in messages.
 func (d *NumberedDevice) String() string {
 	kind := map[string]string{classVDPA: "vDPA device", classVerbs: "RDMA device", classMAD: "RDMA device"}[d.Class]

@@ -25,6 +25,7 @@ type Pod struct {
 		Annotations map[string]string `json:"annotations"`
 	} `json:"metadata"`
 	Spec struct {
+		HostUsers           *bool           `json:"hostUsers"`
 		RuntimeClassName    string          `json:"runtimeClassName"`
 		AutomountToken      *bool           `json:"automountServiceAccountToken"`
 		SecurityContext     securityContext `json:"securityContext"`
@@ -144,6 +145,7 @@ func (p *Pod) Requests(sandboxID, name string) []*engine.Request {
 			Container: c.Name, Image: c.Image, RuntimeHandler: p.Spec.RuntimeClassName, Labels: p.Metadata.Labels, Annotations: p.Metadata.Annotations,
 			User: effectiveUser(c.SecurityContext, p.Spec.SecurityContext),
 		}
+		r.UserNSUnknown = p.Spec.HostUsers != nil && !*p.Spec.HostUsers
 		if len(c.Command) > 0 { // else the image has the command
 			r.Args = slices.Concat(c.Command, c.Args)
 		}
