@@ -166,8 +166,11 @@ func addCDIDevice(in *inputs, d *delta, device *cdi.Device) error {
 	if in.opts.ForAdministrator {
 		noteEnvClashes(d, device.Name, append(env, device.Edits.Env...))
 	}
-	if len(d.edits.Edits().NetDevices) > netDevices {
+	if added := d.edits.Edits().NetDevices[netDevices:]; len(added) > 0 {
 		d.addNotes(noteNetDevices)
+		if err := checkInterfaces(in, added); err != nil {
+			return &RequestError{Request: cdiRequest(device.Name), File: device.File, Err: err}
+		}
 	}
 	if d.edits.Edits().RDT != nil {
 		d.addNotes(noteRDT)

@@ -15,6 +15,7 @@ import (
 	"github.com/jackfield/jackfield/internal/base/name"
 	"github.com/jackfield/jackfield/internal/edit"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
+	"github.com/jackfield/jackfield/internal/host/sysfs"
 )
 
 // CheckHost checks edits of files against the host, as `jackfield validate` checks the files: a mount source or a
@@ -95,9 +96,9 @@ func CheckInterface(host hostfs.Root, ifName string) *diag.Diagnostic {
 	if d := CheckInterfaceName(ifName); d != nil {
 		return d
 	}
-	if _, err := host.Stat("/sys/class/net/" + ifName); err != nil {
-		return &diag.Diagnostic{Rule: "cannot be found among the host's network interfaces: " + hostfs.Errno(err).Error(),
-			Severity: diag.SeverityWarning, Kind: err}
+	if has, _ := sysfs.HasInterface(host, ifName); !has {
+		return &diag.Diagnostic{Rule: "cannot be found among the host's network interfaces: " + unix.ENOENT.Error(),
+			Severity: diag.SeverityWarning, Kind: errdefs.ErrNotFound}
 	}
 	return nil
 }

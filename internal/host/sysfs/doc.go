@@ -24,6 +24,7 @@
 //	infiniband.go  /dev/infiniband/{uverbs,umad,issm}<N>, rdma_cm
 //	vdpa.go        /dev/vhost-vdpa-<N>
 //	numbers.go     the device of a device number
+//	interfaces.go  whether the host has a network interface
 //	devnode.go     checking a node and reading sysfs attributes, for all classes
 //
 // Addresses and names come from device-info, which a pod can influence. They are
