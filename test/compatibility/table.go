@@ -35,7 +35,7 @@ func Features() []Feature {
 		{Name: "the plugin with four capabilities", Tests: "TestLeastPrivilege",
 			Other: map[node.Generation]Cell{
 				node.CRIO:     {Tests: "TestEachCapabilityIsNecessary"},
-				node.CRIOCrun: {Tests: "TestEachCapabilityIsNecessary"},
+				node.CRIOCrun: {Tests: "TestImageRunsAsDaemonSet"},
 				NRI:           {Mark: "–"}}},
 		{Name: "hooks.d directories", Tests: "TestHooksDirThroughNRI",
 			Other: map[node.Generation]Cell{NRI: {Mark: "untested"}}},

@@ -47,7 +47,7 @@ func openDescriptors(t *testing.T, p *e2e.Plugin) int {
 }
 
 func TestPluginSurvivesTwentyRuntimeRestarts(t *testing.T) {
-	e2e.EachFresh(t, node.Options{}, func(t *testing.T, h *e2e.H) {
+	e2e.EachFreshDaemon(t, node.Options{}, func(t *testing.T, h *e2e.H) {
 		h.MkdirAll("/run/vsw")
 		p := h.StartPlugin(node.PluginOptions{Config: nodeConfig})
 		h.Vswitch(vswitch.VhostUser, "/run/vsw/port1/vhost.sock", "vhost-user")

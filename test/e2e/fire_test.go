@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackfield/jackfield/test/compatibility"
 	"github.com/jackfield/jackfield/test/e2e"
 	"github.com/jackfield/jackfield/test/e2e/node"
 	"github.com/jackfield/jackfield/test/vswitch"
@@ -35,7 +36,7 @@ func TestPodsWhilePluginIsKilled(t *testing.T) {
 	e2e.Require(t)
 	for _, g := range node.Generations() {
 		t.Run(string(g), func(t *testing.T) {
-			f := &fire{guarded: g == node.V24}
+			f := &fire{guarded: compatibility.RequiredPlugin().Has(g)}
 			o := node.Options{Generation: g}
 			if f.guarded {
 				o.Validator = &node.Validator{}

@@ -60,6 +60,12 @@ func EachFresh(t *testing.T, o node.Options, f func(t *testing.T, h *H)) {
 	eachFresh(t, node.Generations(), o, f)
 }
 
+// EachFreshDaemon is EachFresh without CRIOCrun. Use it for tests that take long and depend little on the OCI runtime.
+func EachFreshDaemon(t *testing.T, o node.Options, f func(t *testing.T, h *H)) {
+	t.Helper()
+	eachFresh(t, append(node.Containerds(), node.CRIO), o, f)
+}
+
 // EachFreshContainerd is EachFresh for containerd. Use it for tests of containerd's configuration.
 func EachFreshContainerd(t *testing.T, o node.Options, f func(t *testing.T, h *H)) {
 	t.Helper()

@@ -23,7 +23,8 @@ import (
 
 var (
 	soakPods    = flag.Int("soak.pods", 80, "pods of TestSoakKeepsResourcesConstant")
-	soakRestart = flag.Duration("soak.restart", 3*time.Second, "how often TestSoakKeepsResourcesConstant restarts containerd")
+	soakRestart = flag.Duration("soak.restart", 3*time.Second, "how often TestSoakKeepsResourcesConstant restarts the runtime")
+	soakRuntime = flag.String("soak.runtime", string(node.V2), "runtime of TestSoakKeepsResourcesConstant")
 )
 
 // soakPorts are the ports of the vswitch. Each has a vhost-user and a memif socket.
@@ -50,13 +51,13 @@ policy:
 `
 
 // The test creates as many pods as -soak.pods says, ten at a time. Meanwhile the policy is reloaded, CDI
-// files are written and removed, and the vswitch and containerd restart. Each container compares what it has
+// files are written and removed, and the vswitch and the runtime restart. Each container compares what it has
 // with what it requested. After each quarter, the plugin holds no more than after the first.
 func TestSoakKeepsResourcesConstant(t *testing.T) {
 	e2e.Require(t)
 	// A replaced configuration is held for at least the time limit of a request. With the default limit of
 	// the nodes, and this rate of reloads, dozens would be held.
-	h := e2e.Fresh(t, node.Options{Generation: node.V2, PluginRequestTimeout: soakRequest})
+	h := e2e.Fresh(t, node.Options{Generation: node.Generation(*soakRuntime), PluginRequestTimeout: soakRequest})
 	h.MkdirAll("/run/vsw")
 	h.MkdirAll(devinfoDir)
 	h.MkdirAll("/etc/cdi")
@@ -89,7 +90,7 @@ func TestSoakKeepsResourcesConstant(t *testing.T) {
 	}
 	cancel()
 	trouble.Wait()
-	t.Logf("%d pods: %d correct, %d refused as expected, %d failed; %d restarts of containerd, %d policies in force and %d refused, %d CDI files, %d restarts of the vswitch",
+	t.Logf("%d pods: %d correct, %d refused as expected, %d failed; %d restarts of the runtime, %d policies in force and %d refused, %d CDI files, %d restarts of the vswitch",
 		*soakPods, s.right.Load(), s.refused.Load(), len(s.errs), s.restarts.Load(), s.good.Load(), s.bad.Load(), s.files.Load(), s.vswitches.Load())
 	for _, err := range s.errs {
 		t.Error(err)
@@ -103,7 +104,7 @@ type soak struct {
 	h *e2e.H
 	p *e2e.Plugin
 
-	runtime sync.RWMutex // held for writing while containerd restarts
+	runtime sync.RWMutex // held for writing while the runtime restarts
 	mu      sync.Mutex
 	errs    []error
 	state   []string // state files at the last measurement

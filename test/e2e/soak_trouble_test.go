@@ -109,7 +109,7 @@ func (s *soak) vswitch(ctx context.Context) error {
 	})
 }
 
-// restart restarts containerd between two calls of the runtime.
+// restart restarts the runtime between two calls of the runtime.
 func (s *soak) restart(ctx context.Context) error {
 	return every(ctx, *soakRestart, func(int) error {
 		s.runtime.Lock()

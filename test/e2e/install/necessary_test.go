@@ -32,7 +32,7 @@ func capName(c int) string {
 // Every documented capability is needed for its documented feature and for no other. All of them are
 // sufficient. The plugin is root, and its bounding set has only these.
 func TestEachCapabilityIsNecessary(t *testing.T) {
-	e2e.EachFresh(t, node.Options{}, func(t *testing.T, h *e2e.H) {
+	e2e.EachFreshDaemon(t, node.Options{}, func(t *testing.T, h *e2e.H) {
 		self, err := os.Executable()
 		if err != nil {
 			t.Fatal(err)
