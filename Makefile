@@ -18,7 +18,7 @@ SYSTEM := -count=1 -timeout 90m
 # How long each fuzz target runs under `make fuzz`. `make test` in CI only shows that each still works.
 FUZZTIME ?= 5s
 
-.PHONY: help build image release man test unit e2e dpdk kube fuzz bench lint figures vulncheck reports signed-off demo recording screenshot cluster cluster-down vm install install-nri-plugin install-crio-hook uninstall clean
+.PHONY: help build image release man compatibility test unit e2e dpdk kube fuzz bench lint figures vulncheck reports signed-off demo recording screenshot cluster cluster-down vm install install-nri-plugin install-crio-hook uninstall clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST)
@@ -34,6 +34,9 @@ image: ## container image for amd64 and arm64, bin/jackfield-image.tar
 
 man: ## the manual pages in docs/man, after commands, flags or their documentation have changed
 	cd test && $(GO) run ./man
+
+compatibility: ## the tables of features in docs, after test/compatibility has changed
+	cd test && $(GO) run ./compatibility/write
 
 test: lint unit ## lint, unit and e2e; with CI=true every test
 ifeq ($(CI),true)
@@ -54,7 +57,8 @@ unit: ## the tests of the packages and of everything in test/ but those of e2e, 
 	cd test/admission && $(GO) test $(UNIT) ./...
 	cd test/release && $(GO) test $(UNIT) $$($(GO) list ./... | grep -v /test/release/kube)
 
-e2e: ## the tests on containerd and Podman, and in a machine with SR-IOV (root)
+# The first run builds containerd and CRI-O, which takes about five minutes on two cores.
+e2e: ## the tests on containerd, CRI-O and Podman, and in a machine with SR-IOV (root)
 	cd test && $(GO) test $(SYSTEM) -p 2 $$($(GO) list ./e2e/... ./vm/... | grep -v -e /e2e/dpdk -e /e2e/grout)
 	@cd test && $(GO) run ./e2e/skipped
 

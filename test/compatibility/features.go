@@ -2,7 +2,7 @@
 
 // Package compatibility has the table of what Jackfield does with each container runtime. The tests of package e2e read
 // it to know which runtimes lack a feature, and the tables of two pages are written from it:
-// docs/reference/compatibility.md and docs/contributing/test-matrix-compatibility.md. `go run ./compatibility/write`
+// docs/reference/compatibility.md and docs/contributing/test-matrix-compatibility.md. `make compatibility`
 // writes them.
 //
 // Invariant: a runtime has a feature if and only if tests of it run there.

@@ -23,7 +23,7 @@ func TestCompatibilityTablesAreCurrent(t *testing.T) {
 			t.Fatalf("%s: %v", page, err)
 		}
 		if text != string(old) {
-			t.Errorf("%s differs from the table of test/compatibility; run `go run ./compatibility/write` in test/", page)
+			t.Errorf("%s differs from the table of test/compatibility; run `make compatibility`", page)
 		}
 	}
 }
