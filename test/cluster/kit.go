@@ -35,6 +35,8 @@ type Kit struct {
 	Image string
 	// Bin has etcd, the programs of Kubernetes, and helm.
 	Bin string
+	// Multus has Multus' thin plugin, its daemon and its shim.
+	Multus string
 }
 
 // kitEnv carries the kit into the jail.
@@ -67,6 +69,11 @@ func Prepare(ctx context.Context, logf func(format string, args ...any)) (*Kit, 
 		},
 	}
 	if k.Bin, k.Version, err = programs.Build(ctx, cache, logf); err != nil {
+		return nil, err
+	}
+	multus := parts.Programs{Name: "multus", Dir: filepath.Join(root, "test", "multus"),
+		Module: "gopkg.in/k8snetworkplumbingwg/multus-cni.v4", Packages: []string{"tool"}}
+	if k.Multus, _, err = multus.Build(ctx, cache, logf); err != nil {
 		return nil, err
 	}
 	return k, k.buildImage(ctx, filepath.Join(cache, "image"), logf)

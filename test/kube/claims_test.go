@@ -354,6 +354,17 @@ func TestClaimedDevicesReachContainer(t *testing.T) {
 	contains(t, k.Jackfield("status", ns+"/app"), "nic/vf")
 	k.deleteClaims(ns)
 
+	// The same driver's device as an extended resource: the node is in the container, and the claim is found by
+	// the Pods API.
+	k.extendedClass("granted", "acme.com/vf", fmt.Sprintf("device.driver == %q && %s", nicDriver, selectDevice("granted")))
+	k.RunPod(extendedPod(ns, "extended", "acme.com/vf"))
+	if got, want := k.devicePaths(ns, "extended"), []string{"/dev/vfio/12", "/dev/vfio/vfio"}; !slices.Equal(got, want) {
+		t.Errorf("the container with an extended resource has the devices %q, want %q", got, want)
+	}
+	contains(t, k.Exec(ns, "extended", "sh", "-c", "cat $JACKFIELD_DEVICES_FILE"), `"resource": "acme.com/vf"`, `"pci-address": "0000:03:00.3"`)
+	contains(t, k.Jackfield("status", ns+"/extended"), `resource "acme.com/vf" device "granted": injected`)
+	k.deleteClaims(ns)
+
 	// No rule grants the device's own node: the container runs without the device.
 	k.Create(claimPod(Pod{Namespace: ns, Name: "without"}, nicDriver, map[string]string{"vf": selectDevice("denied")}))
 	k.WaitPod(ns, "without")

@@ -15,7 +15,6 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/jackfield/jackfield/test/cluster"
-	"github.com/jackfield/jackfield/test/multus"
 	"github.com/jackfield/jackfield/test/vswitch"
 )
 
@@ -204,7 +203,7 @@ func (k *K) inventory(n *cluster.Node) map[string]bool {
 	k.t.Helper()
 	found := map[string]bool{}
 	for _, dir := range []string{"/run/jackfield/containers", "/run/jackfield/claims", "/run/jackfield/cni", "/run/jackfield/sandboxes",
-		"/run/k8s.cni.cncf.io/devinfo/cni", "/run/netns", "/var/lib/cni/networks/pods", multus.CacheDir, multus.CacheDir + "/results"} {
+		"/run/k8s.cni.cncf.io/devinfo/cni", "/run/netns", "/var/lib/cni/networks/pods", cluster.MultusCache, cluster.MultusCache + "/results"} {
 		entries, err := os.ReadDir(n.HostPath(dir))
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			k.t.Fatal(err)

@@ -25,15 +25,10 @@ import (
 	"github.com/jackfield/jackfield/test/e2e"
 	"github.com/jackfield/jackfield/test/e2e/jail"
 	"github.com/jackfield/jackfield/test/e2e/node"
-	"github.com/jackfield/jackfield/test/multus"
 	"github.com/jackfield/jackfield/test/vswitch"
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv("CNI_COMMAND") != "" { // the runtime started the copy that installMultus made
-		multus.Run()
-		return
-	}
 	flag.Parse()
 	if jail.Outside() && (impossible() != nil || flag.Lookup("test.list").Value.String() != "") {
 		os.Exit(m.Run())

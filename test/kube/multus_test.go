@@ -15,23 +15,13 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	vswitchport "github.com/jackfield/jackfield/internal/port/vswitch"
+	"github.com/jackfield/jackfield/test/cluster"
 	"github.com/jackfield/jackfield/test/e2e/grout"
-	"github.com/jackfield/jackfield/test/multus"
 	"github.com/jackfield/jackfield/test/ovs"
 	"github.com/jackfield/jackfield/test/vswitch"
 )
 
-const (
-	networksKey = "k8s.v1.cni.cncf.io/networks"
-	nadCRD      = `{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "network-attachment-definitions.k8s.cni.cncf.io"},
-  "spec": {"group": "k8s.cni.cncf.io", "scope": "Namespaced",
-    "names": {"plural": "network-attachment-definitions", "singular": "network-attachment-definition", "kind": "NetworkAttachmentDefinition"},
-    "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object", "properties": {
-      "spec": {"type": "object", "properties": {"config": {"type": "string"}}}}}}}]}}`
-	// multusNetwork comes before the cluster's own network, so that the runtime uses it instead.
-	multusNetwork = `{"cniVersion": "1.0.0", "name": "multus-cni-network", "plugins": [{"type": "multus", "kubeconfig": "/etc/kubernetes/admin.conf",
-  "clusterNetwork": "/etc/cni/net.d/10-pods.conflist", "binDir": "/opt/cni/bin"}]}`
-)
+const networksKey = "k8s.v1.cni.cncf.io/networks"
 
 // waitNetwork waits until the runtime attaches pods to a network.
 func (k *K) waitNetwork(name string) {
@@ -46,39 +36,23 @@ func (k *K) waitNetwork(name string) {
 	})
 }
 
-// installMultus makes the stand-in of Multus the cluster's network until the test ends. The plugin is this
-// test program.
-func (k *K) installMultus() {
+// installMultus makes Multus the cluster's network until the test ends.
+func (k *K) installMultus(withDaemon bool) {
 	k.t.Helper()
-	k.Create(nadCRD)
+	m, err := k.InstallMultus(k.ctx, withDaemon)
 	k.t.Cleanup(func() {
-		if _, err := k.Cluster.Kubectl(k.ctx, "delete", "customresourcedefinition", "network-attachment-definitions.k8s.cni.cncf.io"); err != nil {
-			k.t.Errorf("clean up: %v", err)
-		}
-	})
-	k.Wait("the API server knows networks", func() error {
-		_, err := k.Cluster.Kubectl(k.ctx, "get", "network-attachment-definitions")
-		return err
-	})
-	self, err := os.ReadFile("/proc/self/exe")
-	if err != nil {
-		k.t.Fatal(err)
-	}
-	const plugin, file = "/opt/cni/bin/multus", "/etc/cni/net.d/00-multus.conflist"
-	if err := errors.Join(os.MkdirAll(multus.CacheDir+"/results", 0o700), os.WriteFile(plugin, self, 0o755),
-		os.WriteFile(file, []byte(multusNetwork), 0o600)); err != nil {
-		k.t.Fatal(err)
-	}
-	k.t.Cleanup(func() {
-		if err := os.Remove(file); err != nil {
+		if err := m.Unconfigure(); err != nil {
 			k.t.Error(err)
 		}
 		k.waitNetwork("pods")
-		if err := os.Remove(plugin); err != nil {
-			k.t.Error(err)
+		if err := m.Remove(k.ctx); err != nil {
+			k.t.Errorf("clean up: %v", err)
 		}
 	})
-	k.waitNetwork("multus-cni-network")
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	k.waitNetwork(cluster.MultusNetwork)
 }
 
 // defineNetwork creates a NetworkAttachmentDefinition; resource may be "".
@@ -151,14 +125,19 @@ func (k *K) checkNetworks(namespace string) []string {
 	return ports
 }
 
-// Networks of a pod that a stand-in of Multus attaches with jackfield-cni: two with a device of a device plugin,
-// and one with a kernel interface and a socket of the vswitch. They follow the pod into a new container and a new
-// sandbox.
+// Networks of a pod that Multus attaches with jackfield-cni: two with a device of a device plugin, and one with a
+// kernel interface and a socket of the vswitch. They follow the pod into a new container and a new sandbox.
 func TestNetworksThatMultusAttaches(t *testing.T) {
+	for name, withDaemon := range map[string]bool{"thin": false, "daemon": true} {
+		t.Run(name, func(t *testing.T) { testMultusNetworks(t, withDaemon) })
+	}
+}
+
+func testMultusNetworks(t *testing.T, withDaemon bool) {
 	k := Start(t)
 	k.servePorts("mp0", "mp1", "mp2")
-	k.installMultus()
-	ns := k.Namespace("fast-networks", nil)
+	k.installMultus(withDaemon)
+	ns := k.Namespace("fast-networks-"+filepath.Base(t.Name()), nil)
 	k.defineNetwork(ns, "ports", portResource, `{"cniVersion": "1.0.0", "name": "ports", "type": "jackfield-cni", "socketDir": "/var/run/vsw",
   "capabilities": {"CNIDeviceInfoFile": true, "deviceID": true}, "device": {"type": "vhost-user"}}`)
 	k.defineNetwork(ns, "chain", "", `{"cniVersion": "1.0.0", "name": "chain", "plugins": [
@@ -204,7 +183,7 @@ func TestNetworksThatMultusAttaches(t *testing.T) {
 	if after := k.checkNetworks(ns); !slices.Equal(after, ports) {
 		t.Errorf("in a new sandbox, the ports were %q and are %q", ports, after)
 	}
-	if left, err := filepath.Glob(multus.CacheDir + "/*" + first[0] + "*"); err != nil || len(left) > 0 {
+	if left, err := filepath.Glob(cluster.MultusCache + "/*" + first[0] + "*"); err != nil || len(left) > 0 {
 		t.Errorf("left of the first sandbox: %q, %v", left, err)
 	}
 
@@ -212,7 +191,7 @@ func TestNetworksThatMultusAttaches(t *testing.T) {
 	k.nothingLeft(k.FirstNode(), ns, before)
 }
 
-// A network of the stand-in whose port jackfield-cni creates on grout, with the configuration that the DaemonSet
+// A network of Multus whose port jackfield-cni creates on grout, with the configuration that the DaemonSet
 // keeps on the node.
 func TestMultusNetworkHasPortOnGrout(t *testing.T) {
 	k := Start(t)
@@ -232,7 +211,7 @@ func TestMultusNetworkHasPortOnGrout(t *testing.T) {
 `, dir))
 	t.Cleanup(func() { k.Upgrade(values + fastRule) })
 	k.waitConfiguration("grout0")
-	k.installMultus()
+	k.installMultus(false)
 	ns := k.Namespace("fast-grout", nil)
 	k.defineNetwork(ns, "fast", "", `{"cniVersion": "1.0.0", "name": "fast", "type": "jackfield-cni", "vswitch": "grout0", "socketDir": "`+dir+`/sockets",
   "device": {"type": "vhost-user", "mode": "client"}}`)
@@ -266,7 +245,7 @@ func TestPortReturnsOnOpenVSwitch(t *testing.T) {
 `, sockets))
 	t.Cleanup(func() { k.Upgrade(values + fastRule) })
 	k.waitConfiguration("ovs0")
-	k.installMultus()
+	k.installMultus(false)
 	ns := k.Namespace("fast-ovs", nil)
 	k.defineNetwork(ns, "fast", "", `{"cniVersion": "1.0.0", "name": "fast", "type": "jackfield-cni", "vswitch": "ovs0", "socketDir": "`+sockets+`",
   "device": {"type": "vhost-user", "mode": "server"}}`)

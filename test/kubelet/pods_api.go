@@ -21,8 +21,9 @@ const PodsSocketPath = "/var/lib/kubelet/pods-api/pods-api.sock"
 // PodsServer is the Pods API of a kubelet of Kubernetes 1.37. It is safe for concurrent use.
 type PodsServer struct {
 	v1alpha1.UnimplementedPodsServer
-	grpc *grpc.Server
-	done chan struct{}
+	socket string
+	grpc   *grpc.Server
+	done   chan struct{}
 
 	mu       sync.Mutex
 	pods     []*corev1.Pod
@@ -32,11 +33,12 @@ type PodsServer struct {
 
 // StartPodsUnder serves at PodsSocketPath below the host root dir.
 func StartPodsUnder(dir string) (*PodsServer, error) {
-	l, err := listen(filepath.Join(dir, PodsSocketPath))
+	socket := filepath.Join(dir, PodsSocketPath)
+	l, err := listen(socket)
 	if err != nil {
 		return nil, fmt.Errorf("start fake Pods API: %w", err)
 	}
-	s := &PodsServer{grpc: grpc.NewServer(), done: make(chan struct{})}
+	s := &PodsServer{socket: socket, grpc: grpc.NewServer(), done: make(chan struct{})}
 	v1alpha1.RegisterPodsServer(s.grpc, s)
 	go func() {
 		defer close(s.done)
@@ -44,6 +46,9 @@ func StartPodsUnder(dir string) (*PodsServer, error) {
 	}()
 	return s, nil
 }
+
+// Socket returns the path of the socket.
+func (s *PodsServer) Socket() string { return s.socket }
 
 // Stop ends the server. The socket file stays.
 func (s *PodsServer) Stop() {

@@ -16,8 +16,8 @@ import (
 
 // This file finds the devices of extended resources that DRA drivers serve (KEP-5004). For them the
 // scheduler creates one claim for each pod. Pod Resources list all devices of the claim for each
-// container. The pod's status, from the Pods API, says which request is for which resource of which
-// container, and the driver's metadata which device a request got.
+// container. The pod, from the Pods API, has which request is for which resource of which container, and
+// the driver's metadata has the device of a request.
 
 // extendedResourceClaim returns the claim that Kubernetes created for a pod's extended resources, or "".
 // Its name is generated from <pod>-extended-resources-.
@@ -88,9 +88,11 @@ func (s *Search) noPodsError(resource, claim string, err error) error {
 		"place of resources.limits", resource, claim, err, cmp.Or(s.opts.PodsSocket, "its socket"), resource)
 }
 
-// isExtended reports whether a device belongs to the claim for the pod's extended resources.
+// isExtended reports whether a device belongs to the claim for the pod's extended resources. If the kubelet
+// does not report that claim, its generated name decides.
 func (s *Search) isExtended(pod *allocation.Pod, cl *allocation.ClaimDevice) bool {
-	return pod.ExtendedClaim != "" && cl.Claim == pod.ExtendedClaim && cl.Namespace == s.q.Namespace
+	isClaim := cl.Claim == pod.ExtendedClaim || pod.ExtendedClaim == "" && isExtendedResourceClaim(cl.Claim)
+	return isClaim && cl.Namespace == s.q.Namespace
 }
 
 // devicesOfRequest returns the devices that a request of the claim for extended resources got. The
@@ -98,6 +100,7 @@ func (s *Search) isExtended(pod *allocation.Pod, cl *allocation.ClaimDevice) boo
 func (s *Search) devicesOfRequest(pod *allocation.Pod, request string) (found []Attachment, err error) {
 	answer := s.kubeletAnswer()
 	var damaged error
+	var claim string
 	var drivers []string
 	for _, cl := range answer.container.Claims {
 		if !s.isExtended(pod, &cl) {
@@ -105,6 +108,7 @@ func (s *Search) devicesOfRequest(pod *allocation.Pod, request string) (found []
 		}
 		c := s.describeClaimed(cl)
 		if base, _, _ := strings.Cut(c.Request, "/"); c.meta == nil || base != request {
+			claim = cl.Claim
 			damaged = cmp.Or(damaged, c.err)
 			drivers = append(drivers, cl.Driver)
 			continue
@@ -123,7 +127,7 @@ func (s *Search) devicesOfRequest(pod *allocation.Pod, request string) (found []
 	slices.Sort(drivers)
 	return nil, fmt.Errorf("request %q of resource claim %q has no device metadata of a driver (%s) below %s, so its "+
 		"device is unknown; use a driver that writes device metadata (KEP-5304), or remove the request from the "+
-		"annotation: the driver injects the device: %w", request, s.q.Namespace+"/"+pod.ExtendedClaim,
+		"annotation: the driver injects the device: %w", request, s.q.Namespace+"/"+claim,
 		strings.Join(slices.Compact(drivers), ", "), cmp.Or(s.opts.PluginsDir, "kubelet.pluginsDir"), errdefs.ErrNotFound)
 }
 

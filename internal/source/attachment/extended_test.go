@@ -102,6 +102,12 @@ func TestExtendedResourceOfDRADriver(t *testing.T) {
 			t.Errorf("%s %s %s: got %s, want %s", c.container, c.resource, c.id, got, c.want)
 		}
 	}
+	// Kubelets of 1.37 do not report the claim; then its generated name decides.
+	pods.pod.ExtendedClaim = ""
+	if got := devices("c2", "acme.com/nic", ""); got != "nic-2 0000:03:00.5" {
+		t.Errorf("without the claim's name: %s", got)
+	}
+	pods.pod.ExtendedClaim = extendedClaim
 	if pods.uid != "u1" {
 		t.Errorf("the pod was requested by the UID %q", pods.uid)
 	}

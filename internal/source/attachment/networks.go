@@ -118,7 +118,9 @@ func parseNetworkList(value string) (list []selection, err error) {
 // describes an inconsistency.
 func (s *Search) networkOf(e *deviceinfo.Entry, rec *multusRecord, named []selection) (name, note string) {
 	if d := rec.delegateOf(e.IfName); d != nil && d.Name != "" {
-		if dashed(d.Name) != e.Network {
+		// The cluster's own network has a bare name in the record, and the pod's namespace in the file's.
+		isOwn := !strings.Contains(d.Name, "/") && e.Network == dashed(s.q.Namespace+"/"+d.Name)
+		if dashed(d.Name) != e.Network && !isOwn {
 			note = fmt.Sprintf("the file's name is of network %s, but Multus attached %s as %s", diag.Quote(e.Network),
 				diag.Quote(d.Name), e.IfName)
 		}

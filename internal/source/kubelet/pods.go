@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/containerd/errdefs"
@@ -31,7 +32,16 @@ const (
 // Fields of core/v1, as k8s.io/api/core/v1/generated.proto numbers them.
 const (
 	podMetadata protowire.Number = 1
+	podSpec     protowire.Number = 2
 	podStatus   protowire.Number = 3
+
+	specContainers     protowire.Number = 2
+	specInitContainers protowire.Number = 20
+
+	containerName      protowire.Number = 1
+	containerResources protowire.Number = 8
+
+	resourcesRequests protowire.Number = 2
 
 	metaName        protowire.Number = 1
 	metaNamespace   protowire.Number = 3
@@ -103,8 +113,15 @@ func (q query) selectPod(pods [][]byte, uid string) (found *allocation.Pod, err 
 // podDecoder decodes a pod, and keeps the first fault.
 type podDecoder struct {
 	reader
-	pod             allocation.Pod
-	namespace, name string
+	pod              allocation.Pod
+	namespace, name  string
+	init, containers []podContainer
+}
+
+// podContainer is a container of the pod's spec, with the names of the resources that it requests.
+type podContainer struct {
+	name      string
+	resources []string
 }
 
 // decodePod decodes a pod. It returns nil for a pod with other names than the query's.
@@ -114,6 +131,8 @@ func (q query) decodePod(data []byte) (*allocation.Pod, error) {
 		switch n {
 		case podMetadata:
 			d.eachField(value, "metadata", d.readMetadata)
+		case podSpec:
+			d.eachField(value, "spec", d.readSpec)
 		case podStatus:
 			d.eachField(value, "status", func(n protowire.Number, value []byte) {
 				if n == statusExtendedClaim {
@@ -135,6 +154,9 @@ func (q query) decodePod(data []byte) (*allocation.Pod, error) {
 	}
 	if d.fault != nil {
 		return nil, d.fault
+	}
+	if d.pod.ExtendedClaim == "" {
+		d.pod.Extended = expectedRequests(append(d.init, d.containers...))
 	}
 	return &d.pod, nil
 }
@@ -160,6 +182,55 @@ func (d *podDecoder) eachField(data []byte, field string, f func(n protowire.Num
 		}
 		data = data[size:]
 	}
+}
+
+// expectedRequests returns the requests that the scheduler makes for the extended resources of a pod's
+// containers. It names a request container-N-request-M: N is the container's index in the init containers
+// followed by the others, and M the resource's index in the sorted resources that the container requests.
+// Kubelets of 1.37 leave the scheduler's own mapping out of the status that their Pods API returns.
+func expectedRequests(containers []podContainer) (all []allocation.ExtendedRequest) {
+	for n, c := range containers {
+		slices.Sort(c.resources)
+		for m, resource := range c.resources {
+			if strings.Contains(resource, "/") {
+				all = append(all, allocation.ExtendedRequest{Container: c.name, Resource: resource,
+					Request: fmt.Sprintf("container-%d-request-%d", n, m)})
+			}
+		}
+	}
+	return all
+}
+
+// readSpec reads a field of the pod's spec.
+func (d *podDecoder) readSpec(n protowire.Number, value []byte) {
+	list := &d.containers
+	switch n {
+	case specInitContainers:
+		list = &d.init
+	case specContainers:
+	default:
+		return
+	}
+	field := fmt.Sprintf("spec.containers[%d]", len(*list))
+	var c podContainer
+	d.eachField(value, field, func(n protowire.Number, value []byte) {
+		switch n {
+		case containerName:
+			c.name = string(value)
+		case containerResources:
+			d.eachField(value, field+".resources", func(n protowire.Number, value []byte) {
+				if n == resourcesRequests {
+					resource, _ := d.readEntry(value, field+".resources.requests")
+					d.checkText(resource, field+".resources.requests")
+					c.resources = append(c.resources, resource)
+					d.checkCount(len(c.resources), field+".resources.requests")
+				}
+			})
+		}
+	})
+	d.checkText(c.name, field+".name")
+	*list = append(*list, c)
+	d.checkCount(len(*list), "spec.containers")
 }
 
 // readMetadata reads a field of the pod's metadata.

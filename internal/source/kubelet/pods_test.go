@@ -107,7 +107,7 @@ func extended(fields ...string) string {
 func TestPodObjectHasFieldsThatOtherSourcesLack(t *testing.T) {
 	ours := encodePod("ns", "pod", "u1", entry(metaLabels, "app", "router"), entry(metaLabels, "tier", ""),
 		entry(metaAnnotations, "example.com/x", "\xff"), entry(metaAnnotations, networkStatusAnnotation, `[{"name":"ns/a"}]`)) +
-		field(2, "spec") + extended(field(extendedClaimName, "pod-extended-resources-x"),
+		field(podSpec, specOf("other", "acme.com/nic")) + extended(field(extendedClaimName, "pod-extended-resources-x"),
 		mapping("c", "acme.com/nic", "container-0-request-0"), mapping("c", "acme.com/nic", "container-0-request-1"),
 		mapping("d", "acme.com/gpu", "container-1-request-0"))
 	want := &allocation.Pod{UID: "u1", Labels: map[string]string{"app": "router", "tier": ""}, NetworkStatus: `[{"name":"ns/a"}]`,
@@ -129,6 +129,30 @@ func TestPodObjectHasFieldsThatOtherSourcesLack(t *testing.T) {
 	if got := want.Requests("c", "acme.com/nic"); len(got) != 2 || want.Resource("d", "container-1-request-0") != "acme.com/gpu" ||
 		want.Resource("c", "container-1-request-0") != "" {
 		t.Errorf("requests %q", got)
+	}
+}
+
+// specOf encodes a container of a pod's spec with its requests.
+func specOf(name string, resources ...string) string {
+	var requests []string
+	for _, r := range resources {
+		requests = append(requests, field(resourcesRequests, field(1, r), field(2, field(1, "1"))))
+	}
+	return field(specContainers, field(containerName, name), field(2, "image"), field(containerResources, requests...))
+}
+
+// Kubelets of 1.37 leave the scheduler's mapping out, but its names follow from the spec.
+func TestRequestsOfExtendedResourcesFollowFromSpec(t *testing.T) {
+	initContainer := field(specInitContainers, field(containerName, "init"))
+	pod := encodePod("ns", "pod", "u1") + field(podSpec, specOf("a", "memory", "cpu", "acme.com/nic", "acme.com/gpu"), field(4, "Never"), initContainer, specOf("b", "acme.com/nic"))
+	got, err := queryPods(t, (&fakePods{pods: [][]byte{[]byte(pod)}}).start(t), "u1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []allocation.ExtendedRequest{{Container: "a", Resource: "acme.com/gpu", Request: "container-1-request-0"},
+		{Container: "a", Resource: "acme.com/nic", Request: "container-1-request-1"}, {Container: "b", Resource: "acme.com/nic", Request: "container-2-request-0"}}
+	if diff := cmp.Diff(want, got.Extended); diff != "" || got.ExtendedClaim != "" {
+		t.Error(diff)
 	}
 }
 
@@ -168,6 +192,9 @@ func invalidPods() map[string]struct {
 		"long network-status":    {[]string{encodePod("ns", "pod", "u1", entry(metaAnnotations, networkStatusAnnotation, strings.Repeat("x", maxAnnotations+1)))}, errdefs.ErrInvalidArgument, networkStatusAnnotation},
 		"network-status's bytes": {[]string{encodePod("ns", "pod", "u1", entry(metaAnnotations, networkStatusAnnotation, "\xff"))}, errdefs.ErrInvalidArgument, networkStatusAnnotation},
 		"claim's name":           {[]string{ours + extended(field(extendedClaimName, "../x\x00"))}, errdefs.ErrInvalidArgument, "resourceClaimName"},
+		"container without name": {[]string{ours + field(podSpec, specOf(""))}, errdefs.ErrInvalidArgument, "spec.containers[0].name"},
+		"request's name":         {[]string{ours + field(podSpec, specOf("c", "a\x1b"))}, errdefs.ErrInvalidArgument, "spec.containers[0].resources.requests"},
+		"truncated spec":         {[]string{ours + field(podSpec, specOf("c", "a")[:9])}, errdefs.ErrInvalidArgument, "spec: it is not a valid message"},
 		"no claim":               {[]string{ours + extended(mapping("c", "r", "q"))}, errdefs.ErrInvalidArgument, "resourceClaimName"},
 		"mapping without names":  {[]string{ours + extended(claim, mapping("", "r", "q"))}, errdefs.ErrInvalidArgument, "requestMappings[0].containerName"},
 		"mapping twice":          {[]string{ours + extended(claim, mapping("c", "r", "q"), mapping("c", "r", "q"))}, errdefs.ErrConflict, "requestMappings[1]"},
@@ -248,7 +275,7 @@ func FuzzDecodePod(f *testing.F) {
 			return
 		}
 		for _, r := range p.Extended {
-			if p.ExtendedClaim == "" || r.Container == "" || r.Resource == "" || r.Request == "" {
+			if r.Container == "" || r.Resource == "" || r.Request == "" {
 				t.Errorf("%+v", p)
 			}
 		}

@@ -10,12 +10,15 @@ type Pod struct {
 	// it is never trusted with a path or a device.
 	NetworkStatus string
 	// ExtendedClaim is the resource claim that the scheduler created for the pod's extended resources
-	// of DRA drivers (KEP-5004), in the pod's namespace; "" for none.
+	// of DRA drivers (KEP-5004), in the pod's namespace; "" for none, or if the kubelet does not report
+	// it.
 	ExtendedClaim string
-	Extended      []ExtendedRequest
+	// Extended are the requests of that claim. If the kubelet does not report them, they are the
+	// requests that the scheduler would make, also for resources that no DRA driver serves.
+	Extended []ExtendedRequest
 }
 
-// ExtendedRequest says which request of the ExtendedClaim is for which extended resource of a container.
+// ExtendedRequest is a request of the claim for an extended resource of a container.
 type ExtendedRequest struct{ Container, Resource, Request string }
 
 // Requests returns the requests of the ExtendedClaim for a resource of a container.
