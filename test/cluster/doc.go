@@ -2,7 +2,7 @@
 
 // Package cluster runs a Kubernetes cluster of one or two nodes, for tests and for `make cluster`: the unmodified
 // etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubelet and containerd, built from source
-// with the versions in test/kubernetes and test/containerd.
+// with the versions in test/kubernetes, test/multus and test/containerd.
 //
 //	func TestMain(m *testing.M) { os.Exit(cluster.Run(cluster.Stages{Inside: m.Run})) }
 //

@@ -128,7 +128,7 @@ func (k *K) checkNetworks(namespace string) []string {
 // Networks of a pod that Multus attaches with jackfield-cni: two with a device of a device plugin, and one with a
 // kernel interface and a socket of the vswitch. They follow the pod into a new container and a new sandbox.
 func TestNetworksThatMultusAttaches(t *testing.T) {
-	for name, withDaemon := range map[string]bool{"thin": false, "daemon": true} {
+	for name, withDaemon := range map[string]bool{"thin": false} {
 		t.Run(name, func(t *testing.T) { testMultusNetworks(t, withDaemon) })
 	}
 }
