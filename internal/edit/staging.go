@@ -20,6 +20,8 @@ type Container struct {
 	SocketDirs []SocketDir `json:"socketDirs,omitempty"` // in which the application creates its own
 	// Bundle is the host path of the container's bundle, "" when it is unknown.
 	Bundle string `json:"bundle,omitempty"`
+	// Label is the SELinux label of the container's directory, where SELinux is on; "" keeps the inherited one.
+	Label string `json:"label,omitempty"`
 	// Successor means that an earlier container of this name in the sandbox has ended.
 	Successor bool `json:"-"`
 }

@@ -42,7 +42,7 @@ func newDraft(in *inputs) *draft {
 		have = edit.Existing{Mounts: have.Mounts}
 	}
 	return &draft{in: in, edits: edit.NewBuilder(have),
-		host: edit.Container{ID: in.req.ContainerID, SandboxID: in.req.SandboxID}}
+		host: edit.Container{ID: in.req.ContainerID, SandboxID: in.req.SandboxID, Label: in.cfg.Sockets.SELinuxLabel}}
 }
 
 // addFrom adds the candidates of sources, in order.

@@ -156,17 +156,37 @@ func (cd *containerDirs) create(c *edit.Container, have []edit.Dir) error {
 		return err
 	}
 	defer unix.Close(dir)
+	for _, fd := range []int{containers, dir} {
+		if err := setLabel(fd, c.Label); err != nil {
+			return err
+		}
+	}
 	for _, d := range c.Dirs {
 		fd, err := makeDir(dir, filepath.Join(cd.dir, c.ID), d.Path)
+		if err == nil {
+			err = setLabel(fd, c.Label)
+		}
+		unix.Close(fd)
 		if err != nil {
 			return err
 		}
-		unix.Close(fd)
 		if d.Scratch && cd.status.Mode == ModeMount && !slices.Contains(have, d) {
 			if err := mountScratch(c, filepath.Join(cd.dir, c.ID), d.Path); err != nil {
 				return err
 			}
 		}
+	}
+	return nil
+}
+
+// setLabel sets the SELinux label of a directory, if one is configured and SELinux is on. A container that may not read
+// a directory cannot list or watch it. Files in it inherit the label.
+func setLabel(fd int, label string) error {
+	if label == "" || !hostfs.SELinuxEnabled() {
+		return nil
+	}
+	if err := hostfs.SetSELinuxLabel(fd, label); err != nil {
+		return fmt.Errorf("set the SELinux label of a container's directory to %q: %w", label, err)
 	}
 	return nil
 }

@@ -28,10 +28,14 @@ func TestSocketGetsSELinuxLabel(t *testing.T) {
 	}
 	n.listen("run/vsw/off/a.sock", "x")
 	c := newContainer("c-off", "s1", "off/a.sock")
+	c.Label = label
 	c.Sockets[0].Access = edit.Access{Label: label}
 	testkit.Must(t, n.Prepare(c))
 	if got := has(n.path("run/vsw/off/a.sock")); got != "" {
 		t.Errorf("SELinux is off, and the label is %q", got)
+	}
+	if got := has(n.stagedPath(c.ID, "")); got != "" {
+		t.Errorf("SELinux is off, and the label of the directory is %q", got)
 	}
 
 	testkit.Must(t, unix.Mount("test", "/sys/fs", "tmpfs", 0, "mode=755"))
@@ -40,11 +44,18 @@ func TestSocketGetsSELinuxLabel(t *testing.T) {
 	testkit.Must(t, os.WriteFile("/sys/fs/selinux/enforce", []byte("1"), 0o644))
 	n.listen("run/vsw/on/a.sock", "x")
 	c = newContainer("c-on", "s1", "on/a.sock")
+	c.Label = label
 	c.Sockets[0].Access = edit.Access{Label: label}
 	testkit.Must(t, n.Prepare(c))
 	at := n.stagedPath(c.ID, "net/net1/a.sock")
 	if got := has(at); got != label {
 		t.Errorf("the label is %q", got)
+	}
+	// The container can list and watch its directory.
+	for _, dir := range []string{"..", "", "net/net1"} {
+		if got := has(n.stagedPath(c.ID, dir)); got != label {
+			t.Errorf("the label of the directory %q is %q", dir, got)
+		}
 	}
 	n.listen("run/vsw/on/a.sock", "again")
 	n.waitUntil(func() bool { return has(n.path("run/vsw/on/a.sock")) == label && has(at) == label }, "the re-created socket has no label")
