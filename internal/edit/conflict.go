@@ -23,36 +23,25 @@ func NewConflict(kind, name string, first, second Origin, detail string) error {
 	return errdefs.ErrConflict.WithMessage(text)
 }
 
-// HiddenDevice returns an errdefs.ErrConflict if a bind mount hides a device node of the edits, or nil.
+// HiddenDevice returns an errdefs.ErrConflict if a bind mount that the container has hides a device node of the edits, or
+// nil. A mount of the edits is the decision of the file's author.
 //
 // OCI runtimes make the nodes after the mounts. They make none at all if /dev is a bind mount, and none where a file
 // exists. In another mounted directory the node would be made on the host, in a volume.
 func (b *Builder) HiddenDevice() error {
-	if len(b.devices.items)+len(b.mounts.items) == 0 {
-		return nil
-	}
-	var err error
-	b.Mounts(func(m *Mount) bool {
-		if m.isBind() {
-			err = b.hiddenBy(m)
-		}
-		return err == nil
-	})
-	return err
-}
-
-// hiddenBy returns the conflict of a bind mount with a device node, or nil. A directory of the host that has the device
-// itself shows the node.
-func (b *Builder) hiddenBy(m *Mount) error {
-	for with := b; with != nil; with = with.base {
-		for i := range with.devices.items {
-			d := &with.devices.items[i]
+	for i := range b.devices.items {
+		d := &b.devices.items[i]
+		for j := range b.have.Mounts {
+			m := &b.have.Mounts[j]
 			rel, isUnder := below(m.Destination, d.Path)
-			if isUnder && path.Join(m.Source, rel) != path.Clean(cmp.Or(d.HostPath, d.Path)) {
-				return NewConflict("device path", d.Path, cmp.Or(m.Origin, existing), d.Origin, fmt.Sprintf(
-					"%q of the host is mounted on %q, and the runtime can make no node there: mount it elsewhere",
-					m.Source, m.Destination))
+			// A directory of the host that has the device itself shows the node.
+			if !isUnder || !m.isBind() || b.isReplacedMount(m) ||
+				path.Join(m.Source, rel) == path.Clean(cmp.Or(d.HostPath, d.Path)) {
+				continue
 			}
+			return NewConflict("device path", d.Path, existing, d.Origin, fmt.Sprintf(
+				"%q of the host is mounted on %q, and the runtime can make no node there: mount it elsewhere",
+				m.Source, m.Destination))
 		}
 	}
 	return nil
