@@ -66,8 +66,11 @@ func TestPodGetsCDIDevice(t *testing.T) {
  "devices": [{"name": "dev0", "containerEdits": {
   "env": ["VENDOR_DEVICE=dev0"],
   "deviceNodes": [{"path": "/dev/vendor0", "hostPath": "/run/devs/zero"}],
-  "mounts": [{"hostPath": "/run/vendor/lib", "containerPath": "/opt/vendor", "options": ["ro", "bind", "nosuid"]}],
-  "hooks": [{"hookName": "createRuntime", "path": "/bin/sh", "args": ["sh", "-c", "cat > /run/vendor/hook-ran"]}]}}]}`)
+  "mounts": [{"hostPath": "/run/vendor/lib", "containerPath": "/opt/vendor", "options": ["ro", "bind", "nosuid"]},
+   {"hostPath": "tmpfs", "containerPath": "/scratch", "type": "tmpfs", "options": ["nosuid", "size=64k"]}],
+  "hooks": [{"hookName": "createRuntime", "path": "/bin/sh", "args": ["sh", "-c", "cat > /run/vendor/hook-ran"]},
+   {"hookName": "poststop", "path": "/bin/sh", "args": ["sh", "-c", "cat > /run/vendor/hook-stopped"]}]}},
+  {"name": "gone", "containerEdits": {"deviceNodes": [{"path": "/dev/gone", "hostPath": "/run/devs/gone"}]}}]}`)
 		pod := h.RunPod(node.PodOptions{Name: "cdi", Namespace: "dpdk-1",
 			Annotations: map[string]string{"devices.jackfield.dev": "vendor.com/net=dev0"}})
 		ctr := pod.Run(node.ContainerOptions{})
@@ -80,6 +83,59 @@ echo $VENDOR $VENDOR_DEVICE; cat /opt/vendor/driver.so; touch /opt/vendor/x 2>/d
 		state, err := os.ReadFile("/run/vendor/hook-ran")
 		if err != nil || !strings.Contains(string(state), ctr.ID) {
 			t.Errorf("the createRuntime hook read %q, %v", state, err)
+		}
+		if got := ctr.Output("sh", "-c", "stat -f -c %T /scratch; touch /scratch/x"); got != "tmpfs" {
+			t.Errorf("/scratch is a %s", got)
+		}
+		pod.Remove()
+		h.Eventually(func() error {
+			state, err := os.ReadFile("/run/vendor/hook-stopped")
+			if err == nil && !strings.Contains(string(state), ctr.ID) {
+				err = fmt.Errorf("the poststop hook read %q", state)
+			}
+			return err
+		})
+		gone := h.RunPod(node.PodOptions{Name: "gone", Namespace: "dpdk-1",
+			Annotations: map[string]string{"devices.jackfield.dev": "vendor.com/net=gone"}})
+		if err := gone.CreateFails(node.ContainerOptions{}); !strings.Contains(err.Error(), "/run/devs/gone") {
+			t.Errorf("a device without a node: %v", err)
+		}
+	})
+}
+
+// The forms of a request have the same meaning on each runtime: an optional device that does not exist, a CDI
+// annotation, a list with a fault, a forged namespace, a limit, and a rule by image.
+func TestRequestForms(t *testing.T) {
+	const config = `
+policy:
+  rules:
+    - {name: tenants, for: {namespaces: ["dpdk-*"]}, allow: {cdi: ["vendor.com/net=*"]}, limits: {container: {cdi: 1}}}
+    - {name: images, for: {namespaces: [images], images: ["*"]}, allow: {cdi: ["vendor.com/net=*"]}}
+`
+	e2e.Each(t, func(t *testing.T, h *e2e.H) {
+		h.WriteFile("/etc/cdi/vendor.json", `{"cdiVersion":"0.6.0","kind":"vendor.com/net","devices":[
+			{"name":"a","containerEdits":{"env":["A=1"]}}, {"name":"b","containerEdits":{"env":["B=1"]}}]}`)
+		h.StartPlugin(node.PluginOptions{Config: config})
+		byImage := ""
+		if h.Generation().IsCRIO() {
+			byImage = "images" // CRI-O does not report the image
+		}
+		for i, c := range []struct{ namespace, key, value, refusal string }{
+			{"dpdk-1", "devices.jackfield.dev", `[{device: "vendor.com/net=none", optional: true}, {device: "vendor.com/net=a"}]`, ""},
+			{"dpdk-1", "cdi.k8s.io/vendor", "vendor.com/net=a", ""},
+			{"dpdk-1", "devices.jackfield.dev", "vendor.com/net", "vendor.com/net"},
+			{"dpdk-1", "devices.jackfield.dev", "vendor.com/net=a,vendor.com/net=b", "limit"},
+			{"web", "devices.jackfield.dev", "vendor.com/net=a", "deny"},
+			{"images", "devices.jackfield.dev", "vendor.com/net=a", byImage},
+		} {
+			pod := h.RunPod(node.PodOptions{Name: fmt.Sprintf("form%d", i), Namespace: c.namespace, Annotations: map[string]string{
+				c.key: c.value, "io.kubernetes.cri.sandbox-namespace": "dpdk-1", "io.kubernetes.cri-o.Namespace": "dpdk-1"}})
+			if c.refusal == "" {
+				checkInjected(t, pod.Run(node.ContainerOptions{}))
+			} else if err := pod.CreateFails(node.ContainerOptions{}); !strings.Contains(err.Error(), c.refusal) {
+				t.Errorf("%s in %s: the refusal does not say %q: %v", c.value, c.namespace, c.refusal, err)
+			}
+			pod.Remove()
 		}
 	})
 }
