@@ -78,7 +78,7 @@ fuzz: ## each fuzz target for FUZZTIME
 	@GO='$(GO)' FUZZTIME='$(FUZZTIME)' test/fuzz.sh . test
 
 # BENCHFLAGS='-only cdi' runs a part, -quick everything once, to see that it works.
-bench: ## run the benchmarks beside their peers and write docs/explanation/performance.md
+bench: ## run the benchmarks beside their peers and write docs/contributing/performance.md
 	cd test && $(GO) run ./benchreport $(BENCHFLAGS)
 
 lint: ## gofmt, vet, staticcheck, the texts of test/mutations, the limits of figures

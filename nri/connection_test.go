@@ -39,7 +39,7 @@ func TestConnectionFollowsRuntimeAtOnce(t *testing.T) {
 		})
 	}
 	if connectInterval > 40*time.Millisecond {
-		t.Errorf("the interval is %v; docs/explanation/when-the-plugin-is-down.md promises 40 ms", connectInterval)
+		t.Errorf("the interval is %v; docs/how-to/require-the-plugin.md promises 40 ms", connectInterval)
 	}
 }
 

@@ -153,7 +153,7 @@ func replaceNumbers(value any) any {
 
 // The page describes every variable that a container gets.
 func TestVariablesAreDocumented(t *testing.T) {
-	page, err := os.ReadFile("../../docs/reference/environment.md")
+	page, err := os.ReadFile("../../docs/reference/devices-json.md")
 	testkit.Must(t, err)
 	h := newNamedHost(t, true, "")
 	h.listen("/run/vsw/a/s")
@@ -161,10 +161,10 @@ func TestVariablesAreDocumented(t *testing.T) {
 	for name := range planEnv(h.resolve(newRequest("socket:spire"))) {
 		name = strings.NewReplacer("NET_1", "<IFNAME>", "SPIRE", "<NAME>").Replace(name)
 		if !strings.Contains(string(page), "| `"+name+"` |") {
-			t.Errorf("docs/reference/environment.md does not describe %s", name)
+			t.Errorf("docs/reference/devices-json.md does not describe %s", name)
 		}
 	}
 	if !strings.Contains(string(page), "| `JACKFIELD_<IFNAME>_PCI` |") {
-		t.Error("docs/reference/environment.md does not describe JACKFIELD_<IFNAME>_PCI")
+		t.Error("docs/reference/devices-json.md does not describe JACKFIELD_<IFNAME>_PCI")
 	}
 }

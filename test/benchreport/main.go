@@ -50,7 +50,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	o := options{quick: *quick, doc: filepath.Join(root, "docs", "explanation", "performance.md"), out: out}
+	o := options{quick: *quick, doc: filepath.Join(root, "docs", "contributing", "performance.md"), out: out}
 	if *only != "" {
 		o.only = strings.Split(*only, ",")
 	}

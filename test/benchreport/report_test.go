@@ -119,7 +119,7 @@ func TestOnlyTextBetweenMarkersChanges(t *testing.T) {
 }
 
 func TestDocumentationHasSections(t *testing.T) {
-	doc, err := os.ReadFile("../../docs/explanation/performance.md")
+	doc, err := os.ReadFile("../../docs/contributing/performance.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,9 +15,9 @@ import (
 	"github.com/jackfield/jackfield/pkg/cdi"
 )
 
-// docs/reference/environment.md describes each environment variable that the programs read.
+// docs/reference/devices-json.md describes each environment variable that the programs read.
 func TestEnvironmentVariablesAreDocumented(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join(top, "docs/reference/environment.md"))
+	page, err := os.ReadFile(filepath.Join(top, "docs/reference/devices-json.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +40,7 @@ func TestEnvironmentVariablesAreDocumented(t *testing.T) {
 				}
 				seen[name] = true
 				if !strings.Contains(string(page), "`"+name+"`") {
-					t.Errorf("%s reads %s, which docs/reference/environment.md does not describe", path, name)
+					t.Errorf("%s reads %s, which docs/reference/devices-json.md does not describe", path, name)
 				}
 			}
 			return err

@@ -10,7 +10,7 @@ import (
 )
 
 // While the plugin is down, a container that requests a device starts without it, even if it requires
-// the plugin: these runtimes, NRI 0.6 and 0.8, have no required plugins. docs/explanation/when-the-plugin-is-down.md documents
+// the plugin: these runtimes, NRI 0.6 and 0.8, have no required plugins. docs/how-to/require-the-plugin.md documents
 // this.
 func TestContainerStartsUninjectedWithoutPlugin(t *testing.T) {
 	e2e.EachShipped(t, func(t *testing.T, h *e2e.H) {

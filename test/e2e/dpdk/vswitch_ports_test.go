@@ -252,7 +252,7 @@ func (u *ovsPods) reattach(i int) {
 // removeStaleSockets runs the command that the how-to adds to the service of ovs-vswitchd, before the switch starts.
 func (u *ovsPods) removeStaleSockets() {
 	u.t.Helper()
-	page, err := os.ReadFile("../../../docs/how-to/create-ovs-ports.md")
+	page, err := os.ReadFile("../../../docs/how-to/create-ports.md")
 	if err != nil {
 		u.t.Fatal(err)
 	}

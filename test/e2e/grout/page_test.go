@@ -16,7 +16,7 @@ import (
 )
 
 // page is the how-to, whose commands, configuration and networks are run here.
-const page = "../../../docs/how-to/create-ports-on-grout.md"
+const page = "../../../docs/how-to/create-ports.md"
 
 // blocks returns the page's blocks of a language.
 func blocks(t *testing.T, text, language string) []string {
@@ -50,7 +50,11 @@ func TestGroutHowToCreatesPorts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := string(data)
+	_, text, found := strings.Cut(string(data), "\n## grout\n")
+	if !found {
+		t.Fatal("the page has no section on grout")
+	}
+	text, _, _ = strings.Cut(text, "\n## ")
 	s, d, _ := start(t)
 	s.Run("interface", "del", "br0")
 	commands := blocks(t, text, "sh")

@@ -29,7 +29,7 @@ func (h *host) buildah(args ...string) (string, error) {
 	return h.output(cmd)
 }
 
-// Buildah's containers get devices through the wrapper of docs/how-to/wrap-a-runtime.md, and a refusal ends
+// Buildah's containers get devices through the wrapper of docs/reference/oci-hook.md, and a refusal ends
 // the build. Jackfield cannot use the hooks of Buildah: Buildah refuses a file that names the stage
 // precreate, and the state that it passes at other stages has no annotations.
 func TestBuildahGetsDevicesThroughWrapper(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"github.com/jackfield/jackfield/test/parts"
 )
 
-// wrapper writes the wrapper of docs/how-to/wrap-a-runtime.md, with another device and more options of
+// wrapper writes the wrapper of docs/reference/oci-hook.md, with another device and more options of
 // jackfield inject. "runc" in it may be another runtime.
 func (h *host) wrapper(runtime, device string, more ...string) string {
 	h.t.Helper()
@@ -21,10 +21,10 @@ func (h *host) wrapper(runtime, device string, more ...string) string {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	_, rest, ok := strings.Cut(h.readFile(root+"/docs/how-to/wrap-a-runtime.md"), "   ```sh\n   #!/bin/sh\n")
+	_, rest, ok := strings.Cut(h.readFile(root+"/docs/reference/oci-hook.md"), "   ```sh\n   #!/bin/sh\n")
 	script, _, end := strings.Cut(rest, "   ```")
 	if !ok || !end || strings.Count(script, "\n") > 20 {
-		h.t.Fatalf("docs/how-to/wrap-a-runtime.md has no wrapper, or it is too long: %q", script)
+		h.t.Fatalf("docs/reference/oci-hook.md has no wrapper, or it is too long: %q", script)
 	}
 	command, err := h.common.Command("jackfield")
 	if err != nil {

@@ -20,11 +20,15 @@ import (
 
 // The configuration and the networks of the how-to create ports.
 func TestVPPHowToCreatesPorts(t *testing.T) {
-	data, err := os.ReadFile("../../../docs/how-to/create-ports-on-vpp.md")
+	data, err := os.ReadFile("../../../docs/how-to/create-ports.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := string(data)
+	_, text, found := strings.Cut(string(data), "\n## VPP\n")
+	if !found {
+		t.Fatal("the page has no section on VPP")
+	}
+	text, _, _ = strings.Cut(text, "\n## ")
 	documents := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(text, -1)
 	if len(documents) != 3 {
 		t.Fatalf("the page has %d blocks of YAML", len(documents))
