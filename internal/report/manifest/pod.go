@@ -141,8 +141,10 @@ func (p *Pod) Requests(sandboxID, name string) []*engine.Request {
 			continue
 		}
 		r := &engine.Request{
-			SandboxID: sandboxID, ContainerID: "CONTAINER-ID", Namespace: p.Metadata.Namespace, Pod: p.Metadata.Name, PodUID: p.Metadata.UID,
-			Container: c.Name, Image: c.Image, RuntimeHandler: p.Spec.RuntimeClassName, Labels: p.Metadata.Labels, Annotations: p.Metadata.Annotations,
+			SandboxID: sandboxID, ContainerID: "CONTAINER-ID",
+			Namespace: p.Metadata.Namespace, Pod: p.Metadata.Name, PodUID: p.Metadata.UID,
+			Container: c.Name, Image: c.Image, RuntimeHandler: p.Spec.RuntimeClassName,
+			Labels: p.Metadata.Labels, Annotations: p.Metadata.Annotations,
 			User: effectiveUser(c.SecurityContext, p.Spec.SecurityContext),
 		}
 		r.UserNSUnknown = p.Spec.HostUsers != nil && !*p.Spec.HostUsers
@@ -153,7 +155,8 @@ func (p *Pod) Requests(sandboxID, name string) []*engine.Request {
 			r.Have.Env = append(r.Have.Env, e.Name+"="+e.Value)
 		}
 		for _, m := range c.VolumeMounts {
-			r.Have.Mounts = append(r.Have.Mounts, edit.Mount{Destination: m.MountPath, Source: "volume " + m.Name, Type: "bind"})
+			r.Have.Mounts = append(r.Have.Mounts,
+				edit.Mount{Destination: m.MountPath, Source: "volume " + m.Name, Type: "bind"})
 		}
 		r.Have.GIDs = p.Spec.SecurityContext.groups()
 		if r.User != nil {
