@@ -17,7 +17,7 @@ import (
 // BenchmarkFirstContainerAfterRestart kills the runtime, and measures from its next start until it is ready for pods,
 // until the plugin is registered again, and until the first container that requests a device is created: in a new pod,
 // and in one whose sandbox exists, which takes less time. It counts the containers that are refused and, without the
-// required plugin, those that are created without their device. docs/how-to/require-the-plugin.md has the
+// required plugin, those that are created without their device. docs/contributing/soak.md has the
 // figures.
 func BenchmarkFirstContainerAfterRestart(b *testing.B) {
 	for _, g := range node.Generations() {
