@@ -30,7 +30,7 @@ const pciDevices = "/sys/bus/pci/devices/"
 
 // setUpHardware loads drivers and creates the VFs and the vDPA devices. VFs have no driver at first.
 func setUpHardware(ctx context.Context) error {
-	if err := run(ctx, "modprobe", "-a", "igb", "vfio-pci", "vhost_vdpa", "vdpa_sim_net", "vp_vdpa"); err != nil {
+	if err := run(ctx, "modprobe", "-a", "igb", "vfio-pci", "vfio_iommu_type1", "vhost_vdpa", "vdpa_sim_net", "vp_vdpa"); err != nil {
 		return err
 	}
 	for card, vfs := range map[string]int{pf0: 4, pf1: 2} {

@@ -107,7 +107,7 @@ func (b *builder) buildModules(ctx context.Context, dir string) error {
 // machineModules are the modules that the machine can load; those that they depend on come with them.
 const machineModules = `virtio_blk ext4 crc32c_generic 9p 9pnet_virtio igb igbvf e1000 virtio_net veth bridge tun vhost_net
 	vhost_vdpa virtio_vdpa vduse rdma_cm rdma_ucm ib_uverbs ib_umad rdma_rxe uio_pci_generic overlay
-	vfio_pci iommufd vdpa_sim_net vp_vdpa`
+	vfio_pci vfio_iommu_type1 iommufd vdpa_sim_net vp_vdpa`
 
 // rootModules are those that the root file system is mounted with.
 const rootModules = "virtio_blk crc32c_generic ext4"

@@ -36,12 +36,19 @@ const (
 // probe uses a device in a container as an application would, and prints the result:
 //
 //	group NODE ADDRESS   opens the function through its IOMMU group, reads its IDs and maps memory for DMA
+//	hold NODE ADDRESS    is group, and keeps the function open
 //	cdev NODE            binds the function to iommufd, reads its IDs and maps memory for DMA
 //	vdpa NODE            reads the virtio device ID of a vDPA device
 func probe(args []string) error {
 	switch {
 	case len(args) == 3 && args[0] == "group":
 		return probeGroup(args[1], args[2])
+	case len(args) == 3 && args[0] == "hold":
+		err := probeGroup(args[1], args[2])
+		if err == nil {
+			select {}
+		}
+		return err
 	case len(args) == 2 && args[0] == "cdev":
 		return probeCdev(args[1])
 	case len(args) == 2 && args[0] == "vdpa":

@@ -18,7 +18,7 @@ hostname vm
 ip link set lo up
 modprobe 9pnet_virtio
 mkdir -p /share /run/t
-mount -t 9p -o trans=virtio,msize=512000,cache=mmap share /share
+mount -t 9p -o trans=virtio,msize=512000,cache=loose share /share
 touch /share/started
 cd /
 sh /share/run
