@@ -37,9 +37,9 @@ func (k *K) waitNetwork(name string) {
 }
 
 // installMultus makes Multus the cluster's network until the test ends.
-func (k *K) installMultus(withDaemon bool) {
+func (k *K) installMultus() {
 	k.t.Helper()
-	m, err := k.InstallMultus(k.ctx, withDaemon)
+	m, err := k.InstallMultus(k.ctx)
 	k.t.Cleanup(func() {
 		if err := m.Unconfigure(); err != nil {
 			k.t.Error(err)
@@ -128,16 +128,10 @@ func (k *K) checkNetworks(namespace string) []string {
 // Networks of a pod that Multus attaches with jackfield-cni: two with a device of a device plugin, and one with a
 // kernel interface and a socket of the vswitch. They follow the pod into a new container and a new sandbox.
 func TestNetworksThatMultusAttaches(t *testing.T) {
-	for name, withDaemon := range map[string]bool{"thin": false} {
-		t.Run(name, func(t *testing.T) { testMultusNetworks(t, withDaemon) })
-	}
-}
-
-func testMultusNetworks(t *testing.T, withDaemon bool) {
 	k := Start(t)
 	k.servePorts("mp0", "mp1", "mp2")
-	k.installMultus(withDaemon)
-	ns := k.Namespace("fast-networks-"+filepath.Base(t.Name()), nil)
+	k.installMultus()
+	ns := k.Namespace("fast-networks", nil)
 	k.defineNetwork(ns, "ports", portResource, `{"cniVersion": "1.0.0", "name": "ports", "type": "jackfield-cni", "socketDir": "/var/run/vsw",
   "capabilities": {"CNIDeviceInfoFile": true, "deviceID": true}, "device": {"type": "vhost-user"}}`)
 	k.defineNetwork(ns, "chain", "", `{"cniVersion": "1.0.0", "name": "chain", "plugins": [
@@ -211,7 +205,7 @@ func TestMultusNetworkHasPortOnGrout(t *testing.T) {
 `, dir))
 	t.Cleanup(func() { k.Upgrade(values + fastRule) })
 	k.waitConfiguration("grout0")
-	k.installMultus(false)
+	k.installMultus()
 	ns := k.Namespace("fast-grout", nil)
 	k.defineNetwork(ns, "fast", "", `{"cniVersion": "1.0.0", "name": "fast", "type": "jackfield-cni", "vswitch": "grout0", "socketDir": "`+dir+`/sockets",
   "device": {"type": "vhost-user", "mode": "client"}}`)
@@ -245,7 +239,7 @@ func TestPortReturnsOnOpenVSwitch(t *testing.T) {
 `, sockets))
 	t.Cleanup(func() { k.Upgrade(values + fastRule) })
 	k.waitConfiguration("ovs0")
-	k.installMultus(false)
+	k.installMultus()
 	ns := k.Namespace("fast-ovs", nil)
 	k.defineNetwork(ns, "fast", "", `{"cniVersion": "1.0.0", "name": "fast", "type": "jackfield-cni", "vswitch": "ovs0", "socketDir": "`+sockets+`",
   "device": {"type": "vhost-user", "mode": "server"}}`)
