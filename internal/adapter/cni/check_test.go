@@ -123,6 +123,35 @@ func TestDelFollowsNoSymlink(t *testing.T) {
 	}
 }
 
+// Multus 4.3 drops the keys of a network that its clusterNetwork names by path. ADD says so, and DEL removes everything
+// with the record's own configuration of IPAM.
+func TestDroppedKeys(t *testing.T) {
+	n := newNode(t)
+	dropped := func(ipam string) string {
+		return `{"cniVersion": "1.1.0", "name": "fast", "type": "jackfield-cni", "dns": {}` + ipam + `}`
+	}
+	if a := n.run(env("ADD"), dropped("")); a.code != codeConfig || !strings.Contains(a.all, "clusterNetwork") {
+		t.Errorf("ADD: code %d, %s", a.code, a.all)
+	}
+	if a := n.run(env("ADD"), confOf("1.1.0", `"socketDir": "/run/vsw"`)); strings.Contains(a.all, "clusterNetwork") {
+		t.Errorf("ADD without a device alone: %s", a.all)
+	}
+	bin := t.TempDir()
+	script := "#!/bin/sh\ninput=$(cat)\ncase $input in *ranges*) ;; *) echo '{\"code\": 7, \"msg\": \"no IP ranges\"}'; exit 1;; esac\n" +
+		"echo $CNI_COMMAND >>" + bin + "/calls\n[ $CNI_COMMAND != ADD ] || echo '{\"cniVersion\": \"1.1.0\", \"ips\": [{\"address\": \"10.0.0.1/24\"}]}'\n"
+	testkit.Must(t, os.WriteFile(filepath.Join(bin, "lease"), []byte(script), 0o755))
+	n.mustRun(env("ADD", "CNI_PATH="+bin), confWith(`, "ipam": {"type": "lease", "ranges": []}`))
+	n.mustRun(env("DEL", "CNI_PATH="+bin), dropped(`, "ipam": {"type": "lease"}`))
+	calls, err := os.ReadFile(filepath.Join(bin, "calls"))
+	testkit.Must(t, err)
+	if string(calls) != "ADD\nDEL\n" {
+		t.Errorf("the IPAM plugin ran %q", calls)
+	}
+	if left := n.files(); len(left) > 0 {
+		t.Errorf("left %q", left)
+	}
+}
+
 // DEL succeeds with a configuration that ADD refuses.
 func TestDelIgnoresInvalidKeys(t *testing.T) {
 	n := newNode(t)

@@ -19,13 +19,13 @@ import (
 // deleteAttachment implements DEL (§2).
 func (c *call) deleteAttachment() error { return c.conf.Remove(c.ctx) }
 
-// releaseAddresses runs DEL of an IPAM plugin for an attachment: of the record's plugin if the
-// configuration has a different or unusable one. Without either, no address was allocated. An
-// unusable plugin is then only reported, so that DEL succeeds after a refused ADD.
+// releaseAddresses runs DEL of an IPAM plugin for an attachment: of the record's plugin, with its
+// configuration of ADD, or of the configuration's. Multus can drop keys of the latter. Without a record, no address
+// was allocated. An unusable plugin is then only reported, so that DEL succeeds after a refused ADD.
 func (c *call) releaseAddresses(key record.Key, recorded *record.IPAM, isDamaged bool) error {
 	usable := c.conf.IPAMFault == nil && c.ipamPlugin().IsInstalled()
 	switch {
-	case recorded != nil && len(recorded.Config) > 0 && (!usable || recorded.Type != c.conf.IPAMType):
+	case recorded != nil && len(recorded.Config) > 0:
 		return ipam.Release(c.ctx, key, recorded, c.Environ, c.Stderr)
 	case c.conf.IPAMFault == nil && c.conf.IPAMType == "":
 		return nil

@@ -123,6 +123,12 @@ func ParseHeader(data []byte) (*Config, error) {
 	return c, nil
 }
 
+// isOwnKey reports whether a key is neither of the CNI specification nor of its runtimes.
+func isOwnKey(n *jsontree.Node) bool {
+	return !strings.HasPrefix(n.Key, "cni.dev/") && !slices.Contains([]string{"cniVersion", "name", "type", "capabilities",
+		"ipam", "dns", "args", "prevResult", "runtimeConfig"}, n.Key)
+}
+
 // ReadKeys reads the keys of the configuration. An unknown key is an error (code 2). permissive is
 // set for DEL and GC: then only faults that prevent finding the attachment are errors.
 func (c *Config) ReadKeys(permissive bool) error {
@@ -158,8 +164,12 @@ func (c *Config) ReadKeys(permissive bool) error {
 			diag.Suggest(unknown[0], slices.Sorted(maps.Keys(keys))...), unknown...)
 	}
 	if c.root.Member("device") == nil {
-		return c.Invalid("device", "nothing", `a map with the device's type, such as `+
-			`{"type": "vhost-user", "mode": "server"}`)
+		rule := `a map with the device's type, such as {"type": "vhost-user", "mode": "server"}`
+		if !slices.ContainsFunc(c.root.Children, isOwnKey) {
+			rule += "; there is no key of jackfield-cni at all: Multus 4.3 drops them where its clusterNetwork is the path of " +
+				"a .conflist, so name the network there instead"
+		}
+		return c.Invalid("device", "nothing", rule)
 	}
 	return c.CheckPort()
 }

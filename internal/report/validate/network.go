@@ -3,11 +3,13 @@
 package validate
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"path"
 	"slices"
+	"strings"
 
 	"github.com/containerd/errdefs"
 
@@ -34,6 +36,29 @@ func checkNetwork(t text) (content string, found diag.List) {
 type NetworkFault struct {
 	File string
 	Err  error
+}
+
+// DroppedKeys returns the CNI configuration files of a directory in which Multus' clusterNetwork is the path of a file.
+// Multus 4.3 then hands plugins only the keys of the CNI specification.
+func DroppedKeys(host hostfs.Root, dir string) (files []string) {
+	names, _ := host.ReadDir(dir, maxNames) // CheckNetworks reports errors
+	for _, name := range names {
+		type plugin struct{ Type, ClusterNetwork string }
+		var file struct {
+			plugin
+			Plugins []plugin
+		}
+		data, err := host.ReadFile(path.Join(dir, name), maxSize)
+		if err != nil || json.Unmarshal(data, &file) != nil {
+			continue
+		}
+		if slices.ContainsFunc(append(file.Plugins, file.plugin), func(p plugin) bool {
+			return strings.HasPrefix(p.Type, "multus") && path.IsAbs(p.ClusterNetwork)
+		}) {
+			files = append(files, path.Join(dir, name))
+		}
+	}
+	return files
 }
 
 // CheckNetworks checks the files in a directory of CNI configurations as [Validator.CheckPath] does, without those that
