@@ -27,7 +27,7 @@ import (
 // newEngine returns an engine as inject creates it.
 func newEngine(tb testing.TB, dirs []string) *engine.Engine {
 	tb.Helper()
-	e, err := engine.New(hostfs.Host(), engineConfig(), engine.Options{AllowAll: true, Once: true, SpecDirs: dirs})
+	e, err := engine.New(hostfs.Host(), engineConfig(), engine.Options{AllowAll: true, ForAdministrator: true, Once: true, SpecDirs: dirs})
 	if err != nil {
 		tb.Fatal(err)
 	}
