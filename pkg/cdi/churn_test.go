@@ -218,7 +218,7 @@ func changeFiles(e *env, rnd *rand.Rand, stop chan struct{}) {
 				_ = os.Rename(tmp, file)
 			}
 		case 9:
-			_ = os.Symlink([]string{"c1.json", "/nowhere", "c0.json", ".."}[rnd.IntN(4)], tmp)
+			_ = os.Symlink([]string{"c1.json", "missing/file", "c0.json", ".."}[rnd.IntN(4)], tmp)
 			_ = os.Rename(tmp, file)
 		case 10:
 			_ = os.WriteFile(tmp, []byte(junk), 0o644)
