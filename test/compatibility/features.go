@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package compatibility has the table of what Jackfield does with each container runtime. The tests of package e2e read
+// Package compatibility has the table of Jackfield's features with each container runtime. The tests of package e2e read
 // it to know which runtimes lack a feature, and the tables of two pages are written from it:
 // docs/reference/compatibility.md and docs/contributing/test-matrix-compatibility.md. `make compatibility`
 // writes them.

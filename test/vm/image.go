@@ -32,7 +32,7 @@ var initramfsScript string
 //go:embed image.go
 var imageSource string
 
-// image is what the machine boots.
+// image has the files from which the machine boots.
 type image struct {
 	Version              string // of the kernel
 	Kernel, Initrd, Root string

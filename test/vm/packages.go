@@ -15,7 +15,7 @@ import (
 	"github.com/jackfield/jackfield/test/parts"
 )
 
-// backports has the kernel, QEMU, and what belongs to them. Everything else comes from the release.
+// backports is the suite of the kernel, of QEMU and of their parts. Other packages come from the release.
 const backports = "bookworm-backports"
 
 func packages(suite, names string) []parts.Package {
@@ -46,7 +46,7 @@ func userlandPackages() []parts.Package {
 		libseccomp2 libssl3 libtinfo6 libudev1 pciutils`)...)
 }
 
-// kernelPackages are the kernel and what its missing modules are built from.
+// kernelPackages are the kernel, and the headers and source for the modules that it lacks.
 type kernelPackages struct {
 	Version                                string // as uname -r prints it
 	Image, Headers, Common, Kbuild, Source parts.Unpacked

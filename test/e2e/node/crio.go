@@ -82,8 +82,8 @@ func (c crio) files() map[string]string {
 	}
 }
 
-// config returns CRI-O's configuration. It sets the paths, the network, NRI, and what a jail does not have: systemd and
-// a firewall.
+// config returns CRI-O's configuration. It sets the paths, the network and NRI, and does without systemd and a firewall,
+// which a jail lacks.
 func (c crio) config() string {
 	n := c.n
 	request, registration := n.opts.timeouts()

@@ -81,7 +81,7 @@ func mappings(maps *[]syscall.SysProcIDMap) func(string) error {
 	}
 }
 
-// pod is what CRI-O asks for.
+// pod has the namespaces that CRI-O requests.
 type pod struct {
 	dir, name     string
 	namespaces    map[string]bool // by kind; true for a new one, false for the host's
