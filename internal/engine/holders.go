@@ -92,38 +92,62 @@ func (in *inputs) checkHolders(d *delta) error {
 	return nil
 }
 
+// openableDevice is a device that a living container can open at this moment.
+type openableDevice struct {
+	holder *Holder
+	had    *HeldDevice          // the node and its device when the container was given it
+	now    sysfs.NumberedDevice // the device to which the number leads now
+}
+
+// findOpenable returns the devices that other living containers can open.
+func (in *inputs) findOpenable() (found []openableDevice, err error) {
+	holders := in.opts.Holders()
+	for i := range holders {
+		holder := &holders[i]
+		if holder.isPredecessor(in.req) {
+			continue
+		}
+		for j := range holder.Devices {
+			had := &holder.Devices[j]
+			now, err := had.Now(in.host)
+			if errdefs.IsNotFound(err) {
+				continue
+			}
+			if err != nil {
+				return nil, err
+			}
+			found = append(found, openableDevice{holder, had, now})
+		}
+	}
+	return found, nil
+}
+
 // checkFunctions refuses the functions of a node that another living container can open. Programs share an RDMA device
 // only if the administrator's files or annotations give it to several containers.
 func (in *inputs) checkFunctions(wanted *HeldDevice, isShareable bool) error {
 	if len(wanted.Device.Functions) == 0 || in.opts.Holders == nil {
 		return nil
 	}
-	for _, holder := range in.opts.Holders() {
-		if holder.isPredecessor(in.req) {
+	openable, err := in.openable()
+	if err != nil {
+		return err
+	}
+	isWanted := func(f string) bool { return slices.Contains(wanted.Device.Functions, f) }
+	for i := range openable {
+		holder, had, now := openable[i].holder, openable[i].had, &openable[i].now
+		switch {
+		case !slices.ContainsFunc(now.Functions, isWanted):
 			continue
+		case had.Device.IsAnother(now):
+			return fmt.Errorf("%s: container %q can still open it through device number %s, which was that of %s; "+
+				"delete that pod, and drain the node before devices are re-created: %w",
+				&wanted.Device, holder.title(), had.Number(), &had.Device, errdefs.ErrFailedPrecondition)
+		case holder.SandboxID == in.req.SandboxID, isShareable && now.IsRDMA():
+			continue // the kubelet decides between containers of a pod
 		}
-		for i := range holder.Devices {
-			had := &holder.Devices[i]
-			now, err := had.Now(in.host)
-			isWanted := func(f string) bool { return slices.Contains(wanted.Device.Functions, f) }
-			switch {
-			case errdefs.IsNotFound(err):
-				continue
-			case err != nil:
-				return err
-			case !slices.ContainsFunc(now.Functions, isWanted):
-				continue
-			case had.Device.IsAnother(&now):
-				return fmt.Errorf("%s: container %q can still open it through device number %s, which was that of %s; "+
-					"delete that pod, and drain the node before devices are re-created: %w",
-					&wanted.Device, holder.title(), had.Number(), &had.Device, errdefs.ErrFailedPrecondition)
-			case holder.SandboxID == in.req.SandboxID, isShareable && now.IsRDMA():
-				continue // the kubelet decides between containers of a pod
-			}
-			return fmt.Errorf("%s: container %q has it as %s and runs, and a function belongs to one container; "+
-				"delete that pod, or correct the allocation: %w",
-				&wanted.Device, holder.title(), had.Path, errdefs.ErrFailedPrecondition)
-		}
+		return fmt.Errorf("%s: container %q has it as %s and runs, and a function belongs to one container; "+
+			"delete that pod, or correct the allocation: %w",
+			&wanted.Device, holder.title(), had.Path, errdefs.ErrFailedPrecondition)
 	}
 	return nil
 }

@@ -37,6 +37,8 @@ type inputs struct {
 	// hostUser returns the user of the host that the container runs as. Reading the mappings of a user namespace takes
 	// several system calls, so all sockets share the result.
 	hostUser func() (*User, error)
+	// openable returns the devices that other living containers can open. All nodes of the request share the result.
+	openable func() ([]openableDevice, error)
 	// running is set for a container that runs. It gets sockets and files, but no mounts and device nodes. A failing
 	// request is skipped, so that the others are delivered.
 	running bool
@@ -52,6 +54,7 @@ func newInputs(ctx context.Context, e *Engine, req *Request) *inputs {
 	in := &inputs{ctx: ctx, host: e.host, cfg: e.cfg, opts: &e.opts, policy: e.policy, roots: e.roots,
 		cdi: &cdiLookup{registry: e.registry, opts: &e.opts}, finder: e.attachments, req: req, created: Subject(req)}
 	in.hostUser = sync.OnceValues(func() (*User, error) { return findHostUser(in) })
+	in.openable = sync.OnceValues(in.findOpenable)
 	return in
 }
 
