@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
+	"slices"
 
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 
@@ -26,7 +27,11 @@ func (c *call) releaseAddresses(key record.Key, recorded *record.IPAM, isDamaged
 	usable := c.conf.IPAMFault == nil && c.ipamPlugin().IsInstalled()
 	switch {
 	case recorded != nil && len(recorded.Config) > 0:
-		return ipam.Release(c.ctx, key, recorded, c.Environ, c.Stderr)
+		environ := c.Environ
+		if key != c.conf.Key {
+			environ = slices.Concat(environ, []string{"CNI_NETNS="})
+		}
+		return ipam.Release(c.ctx, key, recorded, environ, c.Stderr)
 	case c.conf.IPAMFault == nil && c.conf.IPAMType == "":
 		return nil
 	case usable || isDamaged || recorded != nil:

@@ -105,7 +105,7 @@ func (p *Plugin) find() string {
 }
 
 // Release runs DEL of the IPAM plugin in a record, with the same parameters as its ADD. environ is the environment of
-// the process.
+// the process; its CNI_NETNS is the attachment's network namespace, or empty.
 func Release(ctx context.Context, key record.Key, i *record.IPAM, environ []string, stderr io.Writer) error {
 	conf, err := network.ParseHeader(i.Config)
 	if err != nil {
@@ -114,7 +114,7 @@ func Release(ctx context.Context, key record.Key, i *record.IPAM, environ []stri
 	conf.IPAMType = i.Type
 	p := &Plugin{Conf: conf, Path: i.Path, Stderr: stderr, Environ: slices.Concat(environ,
 		[]string{"CNI_CONTAINERID=" + key.ContainerID, "CNI_IFNAME=" + key.Interface,
-			"CNI_NETNS=", "CNI_PATH=" + i.Path, "CNI_ARGS=" + i.Args})}
+			"CNI_PATH=" + i.Path, "CNI_ARGS=" + i.Args})}
 	_, err = p.Run(ctx, "DEL")
 	return err
 }
@@ -122,7 +122,7 @@ func Release(ctx context.Context, key record.Key, i *record.IPAM, environ []stri
 // ReleaseAbandoned returns the Release of a sweep, which no runtime runs: the environment is the system's PATH alone.
 func ReleaseAbandoned(stderr io.Writer) func(context.Context, record.Key, *record.IPAM) error {
 	return func(ctx context.Context, key record.Key, i *record.IPAM) error {
-		return Release(ctx, key, i, []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}, stderr)
+		return Release(ctx, key, i, []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "CNI_NETNS="}, stderr)
 	}
 }
 
