@@ -59,7 +59,7 @@ func TestGroutHowToCreatesPorts(t *testing.T) {
 	s.Run("interface", "del", "br0")
 	commands := blocks(t, text, "sh")
 	documents := blocks(t, text, "yaml")
-	if len(commands) != 2 || len(documents) != 3 {
+	if len(commands) != 2 || len(documents) != 2 {
 		t.Fatalf("the page has %d blocks of commands and %d of YAML", len(commands), len(documents))
 	}
 	run := func(block string) string {

@@ -30,7 +30,7 @@ func TestVPPHowToCreatesPorts(t *testing.T) {
 	}
 	text, _, _ = strings.Cut(text, "\n## ")
 	documents := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(text, -1)
-	if len(documents) != 3 {
+	if len(documents) != 2 {
 		t.Fatalf("the page has %d blocks of YAML", len(documents))
 	}
 	root, err := os.MkdirTemp("", "vpp")
