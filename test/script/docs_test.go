@@ -23,11 +23,22 @@ import (
 // On the node of testdata/docs, each command in a block marked "console" prints the output below it.
 // The commands run in the order of the page.
 func TestConsoleBlocksOfCLIPage(t *testing.T) {
-	page, err := filepath.Abs("../../docs/reference/cli.md")
+	checkConsolesOnNode(t, "../../docs/reference/cli.md", 8)
+}
+
+// The node's other commands, which no page shows, print the output in testdata/docs/commands.console.
+func TestConsoleBlocksOfOtherCommands(t *testing.T) {
+	checkConsolesOnNode(t, "testdata/docs/commands.console", 4)
+}
+
+// checkConsolesOnNode checks the blocks of a file on a new node of testdata/docs.
+func checkConsolesOnNode(t *testing.T, file string, atLeast int) {
+	t.Helper()
+	page, err := filepath.Abs(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	checkConsoles(t, page, docsNode(t), 8)
+	checkConsoles(t, page, docsNode(t), atLeast)
 }
 
 // On a node with the files of the tutorial, its commands print the output below them.

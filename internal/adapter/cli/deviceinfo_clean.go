@@ -31,8 +31,9 @@ each file that it removes. --dry-run prints the same and removes nothing.
 For --orphans, --keep-sandboxes names the sandboxes that live: a comma list, or -
 for standard input. A file is removed only if its name has the ID of a sandbox (64
 hexadecimal digits, as containerd and CRI-O have it), if no ID to keep begins that
-ID, and if the file is older than --older-than, which protects a sandbox that was
-created after the list. An empty list is refused: a failed command prints one.`
+ID, if no record of jackfield-netavark or jackfield-cni shows that the container lives,
+and if the file is older than --older-than, which protects a sandbox that was created
+after the list. An empty list is refused: a failed command prints one.`
 
 func infoCleanCommand(env Env) *cobra.Command {
 	var (

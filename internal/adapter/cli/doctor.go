@@ -21,12 +21,19 @@ else injects devices. Each finding comes with a remedy. "unknown" marks what doc
 could not find out, mostly because it does not run as root.
 
 Without --config, doctor asks jackfield-nri for its configuration, and checks that
-one.
+one; if no daemon responds, it checks /etc/jackfield/config.yaml. With --config it
+reports if the daemon runs with another configuration.
 
 --fix does what is safe: it removes device-info files, and results in Multus' cache,
 of sandboxes that have been gone for more than ten minutes, and the write access of
-other users than the owner to the state directory and to socket roots. It restarts
-nothing, and changes no configuration.
+other users than the owner to the state directory and to socket roots, except for
+directories that the whole system shares, such as /tmp. It restarts nothing, and
+changes no configuration. It keeps the files of sandboxes in Multus' cache, and
+results that belong to them, because Multus needs both for a later DEL.
+
+In the pod of the DaemonSet, doctor sees only the mounts of the pod: run it on the node
+to check the runtime's configuration and the hook files of CRI-O. A file or directory
+that is unresponsive ends its check after some seconds, and the other checks run.
 
 Exit status: 0 when there is no error (there may be warnings); 1 when there is one;
 3 when there is none, and something is unknown.`

@@ -27,7 +27,12 @@ directory that containerd's configuration imports, or, for CRI-O,
 Where a drop-in is not possible, the command prints the lines to add or to change,
 each with its file and line, and its exit status is 1. A drop-in is not possible
 where containerd's configuration imports no directory, where a file that is read
-later keeps NRI off, and where disabled_plugins of containerd lists NRI.
+later keeps NRI off, where disabled_plugins of containerd lists NRI, and where a file of
+version 2 has NRI's table, whose other keys containerd 1.7 would ignore.
+
+If no file mentions NRI, it is on from containerd 2.0 and CRI-O 1.30, and where the
+runtime listens at the NRI socket. A missing imported file is reported and skipped; any
+other file that cannot be read is an error.
 
 The runtime reads the change at its next start.`
 

@@ -41,7 +41,13 @@ checked against the policy. Of a resource claim, the names of claim and request 
 checked against the pod and the ResourceClaims and ResourceClaimTemplates in FILE;
 its devices are checked only with --sandbox-id, on the node of the running pod.
 Only that node's kubelet knows which devices it allocated; explain asks it where
-policy allows devices.
+policy allows devices. If a container gets arguments for DPDK, -m and --socket-mem of
+its command line are compared with its hugepages limits. A mount source or hook program
+of a CDI file that the host does not have fails the container.
+
+Requests that Jackfield would never see are reported: an annotation for a container
+that the pod does not have is an error; a misspelt key, cdi.k8s.io without a name, and
+annotations on a Deployment instead of its pod template are warnings.
 
 The exit status is 0 when every container would be created, 1 when one would be
 refused, and 3 when none would be refused but not everything could be checked.

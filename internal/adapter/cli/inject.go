@@ -33,7 +33,10 @@ alias such as nvidia=0). They replace what the spec has at the same path.
 --annotation requests as a pod's annotation does. With --sandbox-id, the sockets
 and devices of that pod sandbox's network attachments are injected as well. What
 they need on the host is created under an ID, --container-id or one made from the
-bundle's path; --remove removes it.
+bundle's path; --remove removes it. A bundle is locked meanwhile, and its config.json
+must not be a symlink where another user can write. The spec must be UTF-8 without
+duplicate keys. A name that cannot be resolved ends the command with exit status 1, and
+the file stays as it was.
 
 Without --config no policy applies: the administrator runs the command. With it,
 what the policy refuses is refused; --namespace, --pod and --container describe the

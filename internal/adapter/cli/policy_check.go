@@ -20,7 +20,10 @@ annotations name, and compares their number with the limits. It reads nothing of
 node but its configuration, so that a manifest can be checked anywhere; explain
 does the rest on the node. If FILE holds the NetworkAttachmentDefinitions of the
 pod's networks, check also asks about the ports that they name. policy test finds the
-same for a manifest.
+same for a manifest. check asks about vendor.com/class=all under this name, and explain
+about each device for which it stands on the node.
+
+--mount type=TYPE:DESTINATION asks about a file system that is no bind mount.
 
 FILE holds Pods, workloads (each pod template is checked), Lists of them, or
 several of these as YAML documents; - is standard input. Of a directory, every

@@ -20,8 +20,9 @@ the host, since when, how often it was bound again after the host had re-created
 STATE is "bound" while the container has the host's present socket, "refusing" while
 no process listens on that, "removed" while the host has none, "outdated" where the
 host has another one, "awaited" before the first one, and "directory" for a directory
-in which the application creates its sockets. PEERS is "?" where no process that this command sees listens: it sees only
-its own network namespace, which in a pod is not that of the host.
+in which the application creates its sockets. PEERS is "?" where no process that this
+command sees listens: it sees only its own network namespace, which in a pod is not that
+of the host. -o wide adds the time and the container's ID.
 
 POD is NAMESPACE/NAME, or NAME; CONTAINER is a container's name, or an ID or its
 beginning. The exit status is 1 when the pod or container has no socket, and 3 when
