@@ -11,26 +11,26 @@ func Features() []Feature {
 			Other: onNRI("TestCDIDeviceReachesTheSpec")},
 		{Name: "vhost-user and memif sockets", Tests: "TestPodConnectsToSockets",
 			Other: onNRI("TestSocketsReachTheSpec")},
-		{Name: "a running container survives a restart of the vswitch",
+		{Name: "a restart of the vswitch under a running container",
 			Tests: "TestRunningContainerSurvivesVswitchRestart", Other: onNRI("")},
-		{Name: "access to sockets for a container that does not run as root", Tests: "TestRuntimeReportsContainerUser",
+		{Name: "sockets for containers that do not run as root", Tests: "TestRuntimeReportsContainerUser",
 			Other: map[node.Generation]Cell{
 				node.V1: {Mark: "✓ [1]", Tests: "TestNonRootContainerUsesSocket"},
 				node.V2: {Mark: "✓ [1]", Tests: "TestNonRootContainerUsesSocket"},
 				NRI:     {Mark: "untested"}}},
-		{Name: "PCI and vDPA devices, as the kubelet allocated them", Tests: "TestDeviceInfoOfEveryType",
+		{Name: "PCI and vDPA devices of the kubelet's allocation", Tests: "TestDeviceInfoOfEveryType",
 			Other: onNRI("TestDevicesAllocatedCrosswiseReachTheirContainers")},
-		{Name: "devices of several pools of a device plugin", Tests: "TestSeveralPools",
+		{Name: "several pools of a device plugin", Tests: "TestSeveralPools",
 			Other: onNRI("TestSeveralPools")},
-		{Name: "a pod that asks for nothing is not changed", Tests: "TestContainerWithoutRequestIsUnchanged",
+		{Name: "no change of pods without requests", Tests: "TestContainerWithoutRequestIsUnchanged",
 			Other: onNRI("TestPodWithoutRequestsIsUntouched")},
-		{Name: "the error of a refused container in `kubectl describe pod`", Tests: "TestKubeletSeesEachRefusal",
+		{Name: "refusals in `kubectl describe pod`", Tests: "TestKubeletSeesEachRefusal",
 			Other: onNRI("TestRefusalsNameRequestRuleAndRemedy")},
-		{Name: "the runtime restarts, or is killed", Tests: "TestRuntimeRestarts",
+		{Name: "a restart of the runtime", Tests: "TestRuntimeRestarts",
 			Other: onNRI("TestReconnectAfterTheRuntimeRestarts")},
-		{Name: "the runtime starts the plugin from its plugin directory", Tests: "TestRuntimeStartsPlugin",
+		{Name: "a plugin that the runtime starts", Tests: "TestRuntimeStartsPlugin",
 			Other: map[node.Generation]Cell{node.V1: {Mark: "✓ [4]"}, NRI: {Mark: "untested"}}},
-		{Name: "the container image, as the DaemonSet runs it", Tests: "TestImageRunsAsDaemonSet",
+		{Name: "the container image of the DaemonSet", Tests: "TestImageRunsAsDaemonSet",
 			Other: map[node.Generation]Cell{node.CRIO: {Mark: "✓ [7]"}, node.CRIOCrun: {Mark: "✓ [7]"}, NRI: {Mark: "–"}}},
 		{Name: "the plugin with four capabilities", Tests: "TestLeastPrivilege",
 			Other: map[node.Generation]Cell{
@@ -45,18 +45,18 @@ func Features() []Feature {
 				node.CRIO:     {Tests: "TestNetworkServesPodFromADDToDEL"},
 				node.CRIOCrun: {Tests: "TestNetworkServesPodFromADDToDEL"},
 				NRI:           {Mark: "–"}}},
-		{Name: "containers with a user namespace, also with named sockets",
+		{Name: "user namespaces, also with named sockets",
 			Tests: "TestPodWithUserNamespaceGetsAll TestNamedSocketsReachUserNamespaces",
 			Other: map[node.Generation]Cell{node.V2: {Mark: "✓ [2]"}, NRI: {Mark: "untested"}}},
 		{Name: "`jackfield-cni` in the pods' network", Tests: "TestNetworkServesPodFromADDToDEL", Other: onNRI("")},
-		{Name: "`jackfield-hook`, with NRI off or beside the plugin", Tests: "TestHookOnCRIO TestHookBesidePluginOnCRIO",
+		{Name: "`jackfield-hook` alone or beside the plugin", Tests: "TestHookOnCRIO TestHookBesidePluginOnCRIO",
 			Other: map[node.Generation]Cell{
 				node.V1: {Mark: "–"}, node.V2: {Mark: "–"}, node.V24: {Mark: "–"}, NRI: {Mark: "–"}}},
 		Permissions(),
 		NetDevices(),
 		Validate(),
 		RequiredPlugin(),
-		{Name: "pods are created while the plugin is killed repeatedly", Tests: "TestPodsWhilePluginIsKilled",
+		{Name: "a plugin that is killed repeatedly", Tests: "TestPodsWhilePluginIsKilled",
 			Other: map[node.Generation]Cell{node.V1: {Mark: "✓ [3]"}, node.V2: {Mark: "✓ [3]"}, NRI: {Mark: "–"}}},
 	}
 }
@@ -90,14 +90,14 @@ func NetDevices() Feature {
 
 // Validate is the policy on adjustments of other plugins, which needs NRI 0.10.
 func Validate() Feature {
-	return Feature{Name: "the policy also applies to other plugins (`validate`)", Tests: "TestPolicyAppliesToOtherPlugin",
+	return Feature{Name: "policy for other plugins (`validate`)", Tests: "TestPolicyAppliesToOtherPlugin",
 		Other: map[node.Generation]Cell{node.V1: {Mark: "–"}, node.V2: {Mark: "–"},
 			NRI: {Tests: "TestPolicyAppliesToOtherPlugins"}}}
 }
 
 // RequiredPlugin is the refusal of containers while the plugin is missing, which needs NRI 0.10.
 func RequiredPlugin() Feature {
-	return Feature{Name: "a required plugin, by the pod's annotation and on the node",
+	return Feature{Name: "a required plugin",
 		Tests: "TestPodRequiresPlugin TestNodeRequiresPlugin",
 		Other: map[node.Generation]Cell{
 			node.V1: {Mark: "– [3]", Tests: "TestContainerStartsUninjectedWithoutPlugin"},

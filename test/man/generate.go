@@ -124,6 +124,18 @@ CNI_COMMAND, CNI_CONTAINERID, CNI_NETNS, CNI_IFNAME, CNI_ARGS, CNI_PATH, CNI_NET
 		{
 			name: "jackfield-hook", section: "8", summary: "OCI hook that delivers the granted devices and sockets to a container",
 			sources: []string{"docs/reference/oci-hook.md"}, see: []string{"jackfield(1)", "jackfield.yaml(5)"},
+			more: `
+# EXIT STATUS
+
+0
+: delivered, or nothing to do
+
+1
+: the container must not start; the error is on standard error
+
+2
+: the same: the command line has a mistake
+`,
 		},
 	}
 }
