@@ -152,6 +152,24 @@ func TestDroppedKeys(t *testing.T) {
 	}
 }
 
+// Without the key stateDir, which Multus drops, DEL finds a record in a directory that the node's configuration lists.
+func TestDroppedStateDir(t *testing.T) {
+	for _, list := range []string{"", "stateDirs: [/srv/*, /srv/empty, /srv/state]"} {
+		n, dir := newNode(t), "/var/lib/cni/jackfield" // listed by default
+		if list != "" {
+			n.list(list)
+			dir = "/srv/state"
+		}
+		n.mustRun(env("ADD"), confWith(`, "stateDir": "`+dir+`"`))
+		n.mustRun(env("DEL"), `{"cniVersion": "1.1.0", "name": "fast", "type": "jackfield-cni"}`)
+		records, err := os.ReadDir(filepath.Join(n.dir, dir))
+		testkit.Must(t, err)
+		if left := n.files(); len(left) > 0 || len(records) > 0 {
+			t.Errorf("left %q and %v", left, records)
+		}
+	}
+}
+
 // DEL succeeds with a configuration that ADD refuses.
 func TestDelIgnoresInvalidKeys(t *testing.T) {
 	n := newNode(t)

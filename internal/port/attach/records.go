@@ -3,10 +3,37 @@
 package attach
 
 import (
+	"path"
+	"strings"
+
 	"github.com/containerd/errdefs"
 
+	"github.com/jackfield/jackfield/internal/config"
+	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/internal/port/record"
 )
+
+// StateDirs returns the directories that can hold records of attachments: the default, and those that the
+// node's configuration lists. A pattern of the list names no single directory and is omitted.
+func StateDirs(cfg *config.Config) []string {
+	dirs := []string{DefaultStateDir}
+	for _, dir := range cfg.CNI.StateDirs {
+		if !strings.Contains(dir, "*") {
+			dirs = append(dirs, dir)
+		}
+	}
+	return dirs
+}
+
+// StateDirOf returns the first directory of [StateDirs] with a record of an attachment, or "".
+func StateDirOf(root hostfs.Root, cfg *config.Config, key record.Key) string {
+	for _, dir := range StateDirs(cfg) {
+		if _, err := root.Lstat(path.Join(dir, key.FileName())); err == nil {
+			return dir
+		}
+	}
+	return ""
+}
 
 // findRecords opens the directory of records. It returns nil if the directory is missing.
 func (t *Attachment) findRecords() (*record.Store, error) {

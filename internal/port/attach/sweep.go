@@ -3,6 +3,7 @@
 package attach
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -45,7 +46,7 @@ func (plainKeys) Value(string) string    { return "nothing" }
 func (s *Sweeper) attachment(ctx context.Context, key record.Key) *Attachment {
 	t := &Attachment{Key: key, Root: s.Root, Log: s.Log, Program: s.Program, Source: plainKeys{},
 		ConfigFile: config.DefaultPath,
-		StateDir:   DefaultStateDir, ClaimsDir: sockdir.ClaimsDir(s.Config.StateDir),
+		StateDir:   cmp.Or(StateDirOf(s.Root, s.Config, key), DefaultStateDir), ClaimsDir: sockdir.ClaimsDir(s.Config.StateDir),
 		SocketDir: DefaultSocketDir, InfoDir: s.Config.DeviceInfo.CNIDir}
 	if len(s.Config.Sockets.Roots) > 0 {
 		t.SocketDir = s.Config.Sockets.Roots[0]
@@ -68,8 +69,19 @@ func (s *Sweeper) Recorded(matches func(record.Key, *record.Record) bool) ([]rec
 }
 
 // list lists the recorded attachments of all adapters that match.
-func (s *Sweeper) list(matches func(record.Key, *record.Record) bool) ([]record.Key, error) {
-	st, err := record.Find(s.Root, DefaultStateDir)
+func (s *Sweeper) list(matches func(record.Key, *record.Record) bool) (matching []record.Key, err error) {
+	for _, dir := range StateDirs(s.Config) {
+		keys, err := s.listIn(dir, matches)
+		if err != nil {
+			return nil, err
+		}
+		matching = append(matching, keys...)
+	}
+	return matching, nil
+}
+
+func (s *Sweeper) listIn(dir string, matches func(record.Key, *record.Record) bool) ([]record.Key, error) {
+	st, err := record.Find(s.Root, dir)
 	if st == nil || err != nil {
 		return nil, err
 	}
@@ -102,7 +114,7 @@ func (s *Sweeper) Abandoned(isListed func(sandboxID string) bool, before time.Ti
 		if !errdefs.IsNotFound(r.StatNetns(s.Root)) {
 			return false
 		}
-		st, err := s.Root.Lstat(path.Join(DefaultStateDir, key.FileName()))
+		st, err := s.Root.Lstat(path.Join(StateDirOf(s.Root, s.Config, key), key.FileName()))
 		return err == nil && time.Unix(st.Mtim.Unix()).Before(before)
 	})
 }

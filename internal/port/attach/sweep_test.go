@@ -17,8 +17,12 @@ import (
 
 // A sweep removes everything of a removed sandbox, and nothing of others.
 func TestSweepRemovesAllOfSandbox(t *testing.T) {
-	for _, lost := range []string{"", "record", "damaged record"} {
-		a := newPortRequest(t, &stoppedSwitch{})
+	for _, lost := range []string{"", "stateDir", "record", "damaged record"} {
+		a, stateDir := newPortRequest(t, &stoppedSwitch{}), DefaultStateDir
+		if lost == "stateDir" {
+			stateDir = config.Default().CNI.StateDirs[0]
+			a.StateDir = stateDir
+		}
 		a.Port, a.InfoDir = PortRequest{}, deviceinfo.DefaultCNIDir
 		a.IPAM = &record.IPAM{Type: "lease", Path: "/bin", Config: []byte(`{}`)}
 		other := *a
@@ -30,7 +34,7 @@ func TestSweepRemovesAllOfSandbox(t *testing.T) {
 			}
 		}
 		root := a.Root.Path("/")
-		recordFile := filepath.Join(root, DefaultStateDir, a.FileName())
+		recordFile := filepath.Join(root, stateDir, a.FileName())
 		switch lost {
 		case "record":
 			if err := os.Remove(recordFile); err != nil {
@@ -52,7 +56,7 @@ func TestSweepRemovesAllOfSandbox(t *testing.T) {
 		}
 		for id, want := range map[string]int{"c1": 0, "c2": 4} { // record, claim, directory, device-info
 			found := 0
-			for _, pattern := range []string{DefaultStateDir + "/*@" + id + "@*", "/run/jackfield/claims/*" + id + "-*", DefaultSocketDir + "/" + id + "-*",
+			for _, pattern := range []string{stateDir + "/*@" + id + "@*", "/run/jackfield/claims/*" + id + "-*", DefaultSocketDir + "/" + id + "-*",
 				deviceinfo.DefaultCNIDir + "/*" + id + "_*"} {
 				names, _ := filepath.Glob(filepath.Join(root, pattern))
 				found += len(names)
@@ -61,7 +65,7 @@ func TestSweepRemovesAllOfSandbox(t *testing.T) {
 				t.Errorf("lost %q: %s has %d entries, want %d", lost, id, found, want)
 			}
 		}
-		if want := map[bool]int{true: 1}[lost == ""]; len(released) != want {
+		if want := map[bool]int{true: 1}[lost == "" || lost == "stateDir"]; len(released) != want {
 			t.Errorf("lost %q: released %v", lost, released)
 		}
 	}

@@ -3,6 +3,7 @@
 package network
 
 import (
+	"cmp"
 	"maps"
 	"path"
 	"slices"
@@ -49,7 +50,18 @@ func (c *Config) ApplyLocations(permissive bool) error {
 			return c.unlistedLocation(key, text)
 		}
 	}
+	if permissive && c.chosen["stateDir"] == "" {
+		c.findStateDir()
+	}
 	return nil
+}
+
+// findStateDir sets the directory of records to the listed one that has the attachment's record. Multus 4.3 can drop
+// stateDir from the configuration of DEL, so the default does not show where ADD wrote the record.
+func (c *Config) findStateDir() {
+	if node, err := c.NodeConfig(); err == nil {
+		c.StateDir = cmp.Or(attach.StateDirOf(c.Root, node, c.Key), c.StateDir)
+	}
 }
 
 func (c *Config) setLocation(key, text string) {
