@@ -164,11 +164,12 @@ func runPlugin(ctx context.Context, opts Options, notifySocket string, log *logr
 	if err != nil {
 		return err
 	}
-	// A slow reader of the log delays no container.
+	// Neither a slow reader of the log nor its format delays a container.
 	stderr := log.Out
 	lines := linequeue.New(func(line []byte) { _, _ = stderr.Write(line) }, func() { p.counters.LogDropped.Add(1) })
 	defer lines.Close()
-	log.SetOutput(lines)
+	log.SetOutput(io.Discard)
+	log.SetFormatter(&queuedFormatter{lines, log.Formatter})
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
 	defer signal.Stop(hup)
