@@ -45,7 +45,6 @@ type creator struct {
 	hotplug    *hotplug
 	restored   *restoredContainers
 	outcomes   *outcomes
-	numbers    *deviceNumbers
 }
 
 // errNoInjection ends the creation of a container that receives nothing.
@@ -116,7 +115,7 @@ func (c *creator) resolve(ctx context.Context, n *creation) error {
 	c.forgetFailedCreations(n)
 	n.req = newRequest(c.runtime.name(), n.pod, n.c)
 	n.can = c.runtime.capabilitiesFor(n.req)
-	n.req.InheritedMemlock = inheritedMemlock(c.host, n.pod)
+	n.req.InheritedMemlock = func() *edit.Rlimit { return inheritedMemlock(c.host, n.pod) }
 	n.req.LimitMemlock = n.can.LimitMemlock()
 	n.req.CanDeliver = func(set *edit.Set, request string) error { return capability.Check(set, n.can, request) }
 	plan, err := current.engine.Resolve(ctx, n.req)
@@ -203,9 +202,6 @@ func (c *creator) forget(n *creation) {
 // before hotplug watched it.
 func (c *creator) record(n *creation) {
 	c.containers.addCreation(n, c.outcomes.reportCreated(n.pod, n.c, n.plan))
-	if len(n.plan.Devices) > 0 {
-		c.numbers.wake.send() // the new device can have a number that another container still has
-	}
 	if n.plan.Staging == nil {
 		return
 	}

@@ -24,15 +24,14 @@ type deviceNumbers struct {
 	*daemon
 	containers *containerTable
 	audit      *auditLog
-	wake       wakeup
 
 	mu     sync.Mutex
 	reused []status.ReusedNumber
 }
 
 func newDeviceNumbers(d *daemon, containers *containerTable, audit *auditLog) *deviceNumbers {
-	n := &deviceNumbers{daemon: d, containers: containers, audit: audit, wake: newWakeup()}
-	d.runOn(n.wake, numbersInterval, n.check)
+	n := &deviceNumbers{daemon: d, containers: containers, audit: audit}
+	d.runOn(nil, numbersInterval, n.check)
 	return n
 }
 

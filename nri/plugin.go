@@ -132,7 +132,7 @@ func newPlugin(opts Options, d *daemon) *Plugin {
 
 	// The work of the larger handlers.
 	p.creator = &creator{daemon: d, calls: p.calls, runtime: p.runtime, config: p.config, containers: p.containers,
-		ledger: p.ledger, state: p.state, hotplug: p.hotplug, restored: p.restored, outcomes: p.outcomes, numbers: p.numbers}
+		ledger: p.ledger, state: p.state, hotplug: p.hotplug, restored: p.restored, outcomes: p.outcomes}
 	p.validator = &validator{daemon: d, current: current, runtime: p.runtime, containers: p.containers,
 		outcomes: p.outcomes, own: opts.Index + "-" + opts.Name}
 

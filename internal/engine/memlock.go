@@ -24,10 +24,10 @@ func (in *inputs) raiseMemlock(d *delta, o edit.Origin) {
 	if limit == 0 || in.running {
 		return
 	}
-	inherited := in.req.InheritedMemlock
-	if in.req.Have.Memlock != nil {
-		inherited = nil // the container's configuration overrides it
-	}
+	var inherited *edit.Rlimit
+	if in.req.Have.Memlock == nil && in.req.InheritedMemlock != nil {
+		inherited = in.req.InheritedMemlock()
+	} // the container's own limit overrides it
 	if inherited != nil {
 		limit = max(limit, inherited.Soft)
 	}

@@ -130,7 +130,7 @@ func TestLimitIsNeverLowered(t *testing.T) {
 	} {
 		h, r := newMemlockHost(t, "memlock: 2Gi", "memlock: 1Gi")
 		h.writeInfo("one", "net1", memlockInfo["vfio"])
-		r.Have.Memlock, r.InheritedMemlock = c.have, c.inherited
+		r.Have.Memlock, r.InheritedMemlock = c.have, func() *edit.Rlimit { return c.inherited }
 		if got := planMemlock(h.resolve(r)); got != c.want {
 			t.Errorf("have %v, inherited %v: limit %q, want %q", c.have, c.inherited, got, c.want)
 		}

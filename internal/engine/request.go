@@ -26,9 +26,9 @@ type Request struct {
 	// UserNSUnknown is set for a manifest whose pod has a user namespace: the node decides on its mappings.
 	UserNSUnknown bool
 	Have          edit.Existing // of the container without Jackfield
-	// InheritedMemlock is the limit of locked memory of the process from which the container inherits its limits; nil
-	// if it is unknown.
-	InheritedMemlock     *edit.Rlimit
+	// InheritedMemlock returns the limit of locked memory of the process from which the container inherits its limits;
+	// nil if it is unknown.
+	InheritedMemlock     func() *edit.Rlimit
 	HostIPC              bool              // the pod shares the host's IPC namespace
 	Args                 []string          // of its process
 	ContainerAnnotations map[string]string // its own, in addition to the pod's

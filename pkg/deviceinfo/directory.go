@@ -51,7 +51,7 @@ func cleanDir(dir, def string) (string, error) {
 
 // openRoot returns the root of all host paths; "" is "/".
 func openRoot(dir string) (hostfs.Root, error) {
-	if dir == "" {
+	if dir == "" || dir == "/" {
 		return hostfs.Host(), nil
 	}
 	return hostfs.New(dir)

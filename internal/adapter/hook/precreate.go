@@ -43,7 +43,7 @@ func (h *hook) editConfig(ctx context.Context, text []byte, c *oci.Config) ([]by
 		return text, err
 	}
 	req := s.request(id, spec.Annotations, spec, 0)
-	req.InheritedMemlock, req.LimitMemlock = ownMemlock(), possibleMemlock
+	req.InheritedMemlock, req.LimitMemlock = ownMemlock, possibleMemlock
 	plan, err := h.resolve(ctx, req, true)
 	if err != nil {
 		return nil, err

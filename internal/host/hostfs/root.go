@@ -199,12 +199,16 @@ func (r Root) stat(hostPath string, flags int) (unix.Stat_t, error) {
 
 // Readlink returns the target of the symlink hostPath.
 func (r Root) Readlink(hostPath string) (string, error) {
+	buf := make([]byte, unix.PathMax)
+	if r.dir == "" { // a third of the system calls
+		n, err := unix.Readlink(hostPath, buf)
+		return string(buf[:max(n, 0)]), PathError("readlink", hostPath, err)
+	}
 	fd, err := r.open(hostPath, unix.O_PATH|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return "", PathError("readlink", hostPath, err)
 	}
 	defer unix.Close(fd)
-	buf := make([]byte, unix.PathMax)
 	n, err := unix.Readlinkat(fd, "", buf)
 	return string(buf[:max(n, 0)]), PathError("readlink", hostPath, err)
 }

@@ -83,10 +83,11 @@ func DeviceOf(host hostfs.Root, block bool, major, minor uint32) (NumberedDevice
 	number := fmt.Sprintf("%d:%d", major, minor)
 	l := lookup{host, "read device of number", number}
 	link := path.Join("/sys/dev", kind, number)
-	dir, err := l.host.Resolve(link)
+	target, err := l.host.Readlink(link) // relative, and no directory on its way is a symlink
 	if err != nil {
 		return NumberedDevice{}, l.wrapError(link, err, "")
 	}
+	dir := path.Join(path.Dir(link), target)
 	d := NumberedDevice{Name: path.Base(dir)}
 	subsystem, err := l.readLink(path.Join(dir, "subsystem"))
 	if err != nil {
@@ -94,6 +95,8 @@ func DeviceOf(host hostfs.Root, block bool, major, minor uint32) (NumberedDevice
 	}
 	if subsystem != "" {
 		d.Class = path.Base(subsystem)
+	} else if _, err := l.host.Lstat(dir); err != nil {
+		return d, l.wrapError(dir, err, "") // the device was removed meanwhile
 	}
 	err = l.readFunctions(&d, dir)
 	return d, err
