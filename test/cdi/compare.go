@@ -18,7 +18,7 @@ import (
 )
 
 // stricter lists the rules that only Jackfield has, each by a part of its diagnostic. Each has a row
-// in the table of docs/explanation/differences-from-upstream-cdi.md.
+// in the table of docs/contributing/conformance-cdi.md.
 var stricter = []string{
 	"nothing may follow the end of the",
 	"a second YAML document",

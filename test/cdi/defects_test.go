@@ -106,7 +106,7 @@ func (b *cachePair) expectDifference(name, want string) {
 	}
 	for range 30 {
 		if b.theirEnv(name) == want {
-			b.Errorf("upstream has %q as well: it has fixed the defect; remove this test and its row in docs/explanation/differences-from-upstream-cdi.md", want)
+			b.Errorf("upstream has %q as well: it has fixed the defect; remove this test and its row in docs/contributing/conformance-cdi.md", want)
 			return
 		}
 		time.Sleep(10 * time.Millisecond)
@@ -257,7 +257,7 @@ func TestAnnotationsHaveStableOrder(t *testing.T) {
 }
 
 // TestAnnotationRulesAgreeWithUpstream compares which annotations each side accepts. Each difference has a row in the
-// table of docs/explanation/differences-from-upstream-cdi.md.
+// table of docs/contributing/conformance-cdi.md.
 func TestAnnotationRulesAgreeWithUpstream(t *testing.T) {
 	const key = "cdi.k8s.io/v.com_c"
 	for _, tc := range []struct {

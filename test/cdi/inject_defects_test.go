@@ -25,7 +25,7 @@ import (
 // Each test here shows one defect of upstream's injection, and that Jackfield does not have it.
 // The test fails when upstream fixes the defect.
 
-const upstreamFixed = "upstream has fixed the defect: remove this test and its row in docs/explanation/differences-from-upstream-cdi.md"
+const upstreamFixed = "upstream has fixed the defect: remove this test and its row in docs/contributing/conformance-cdi.md"
 
 // device returns the text of a spec file with one device, d of v.com/c.
 func device(edits string) string {

@@ -42,12 +42,12 @@ func summary(s *rspec.Spec) string {
 }
 
 // TestInjectDifferences checks the results of both sides for each difference that
-// docs/explanation/differences-from-upstream-cdi.md lists. The generator does not generate these.
+// docs/contributing/conformance-cdi.md lists. The generator does not generate these.
 func TestInjectDifferences(t *testing.T) {
 	two := func(a, b string) string {
 		return `{"cdiVersion":"1.1.0","kind":"v.com/c","devices":[{"name":"d","containerEdits":` + a + `},{"name":"e","containerEdits":` + b + `}]}`
 	}
-	page, err := os.ReadFile("../../docs/explanation/differences-from-upstream-cdi.md")
+	page, err := os.ReadFile("../../docs/contributing/conformance-cdi.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +148,7 @@ func TestInjectDifferences(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if !bytes.Contains(page, []byte("\n| "+name+" | ")) {
-				t.Errorf("docs/explanation/differences-from-upstream-cdi.md has no row %q", name)
+				t.Errorf("docs/contributing/conformance-cdi.md has no row %q", name)
 			}
 			dirs := writeSpecDir(t, tc.text)
 			ours, theirs := copySpec(t, &tc.spec), copySpec(t, &tc.spec)
@@ -171,7 +171,7 @@ func TestInjectDifferences(t *testing.T) {
 				got = summary(theirs)
 			}
 			if diff := cmp.Diff(tc.theirs, got); diff != "" {
-				t.Errorf("upstream differs from docs/explanation/differences-from-upstream-cdi.md: %s", diff)
+				t.Errorf("upstream differs from docs/contributing/conformance-cdi.md: %s", diff)
 			}
 		})
 	}

@@ -39,7 +39,7 @@ func newHost(tb testing.TB) host {
 }
 
 // injection generates a test case. It leaves out the differences that
-// docs/explanation/differences-from-upstream-cdi.md lists, each where a comment says so.
+// docs/contributing/conformance-cdi.md lists, each where a comment says so.
 // TestInjectDifferences has these.
 func (g generator) injection(h host) injection {
 	var in injection
