@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/jackfield/jackfield/internal/edit"
+	"github.com/jackfield/jackfield/internal/host/sysfs"
 )
 
 // noteUnopenable adds a note for each device node that the container's user cannot open in a user namespace. The OCI
@@ -56,12 +57,12 @@ func (in *inputs) unopenableNote(user *User, mapped string, d *edit.Device) stri
 		return ""
 	}
 	held := HeldDevice{Type: d.Type, Major: uint32(d.Major), Minor: uint32(d.Minor)}
-	rule := fmt.Sprintf("KERNEL==%q", path.Base(file))
+	rule := sysfs.NodeUdevRule(path.Base(file))
 	if device, err := held.Now(in.host); err == nil {
-		rule = device.UdevMatch()
+		rule = device.UdevRule()
 	}
 	return fmt.Sprintf("the container cannot open %s: the node has mode %04o and belongs to %d:%d on the host, and the "+
-		"container's user namespace maps its user to %s; add the udev rule %s, MODE=\"0666\" on the node "+
+		"container's user namespace maps its user to %s; add the udev rule %s on the node "+
 		"(the device cgroup still keeps other containers out)",
 		file, st.Mode&0o777, st.Uid, st.Gid, mapped, rule)
 }

@@ -29,7 +29,7 @@ func TestNodeThatUserNamespaceCannotOpenIsNoted(t *testing.T) {
 	}{
 		"vfio":          {memlockInfo["vfio"], memlockEnv["vfio"], nil, nil, inNamespace, false, []string{"cannot open /dev/vfio/11", "0600", "200000:200000", `SUBSYSTEM=="vfio", MODE="0666"`}},
 		"iommufd":       {memlockInfo["vfio"], memlockEnv["vfio"], nil, nil, inNamespace, false, []string{"cannot open /dev/iommu", `KERNEL=="iommu"`, `SUBSYSTEM=="vfio-dev"`}},
-		"vdpa":          {memlockInfo["vdpa"], memlockEnv["vdpa"], nil, nil, inNamespace, false, []string{"/dev/vhost-vdpa-0", `KERNEL=="vhost-vdpa-*"`}},
+		"vdpa":          {memlockInfo["vdpa"], memlockEnv["vdpa"], nil, nil, inNamespace, false, []string{"/dev/vhost-vdpa-0", `SUBSYSTEM=="vdpa", DRIVER=="vhost_vdpa", RUN+="`}},
 		"infiniband":    {memlockInfo["rdma"], memlockEnv["rdma"], nil, nil, inNamespace, false, []string{"/dev/infiniband/umad0", `SUBSYSTEM=="infiniband_mad"`}},
 		"vhost-net":     {memlockInfo["vhost-net"], memlockEnv["vhost-net"], nil, nil, inNamespace, false, []string{"/dev/vhost-net", "0660", `KERNEL=="vhost-net"`}},
 		"uio":           {`{"type":"pci","version":"1.1.0","pci":{"pci-address":"0000:05:00.0"}}`, "0000:05:00.0", nil, nil, inNamespace, false, []string{"/dev/uio0", `SUBSYSTEM=="uio"`}},

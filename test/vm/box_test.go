@@ -37,15 +37,14 @@ type box struct {
 	runtime string // a program; "" is runc
 	inject  bool   // by jackfield inject, and not by the hook
 	devices []device
-	cdi     []string // CDI devices, only with inject
-	demand  bool     // the container must not start without the devices
-	command string   // for the shell
+	demand  bool   // the container must not start without the devices
+	command string // for the shell
 	// apparmor is the container's profile.
 	apparmor string
 	// memlock is the limit of locked memory; 0 is that of the runtime.
 	memlock uint64
-	// ownNetwork is a network namespace of the container's own.
-	ownNetwork bool
+	// user is the user and group; 0 is root.
+	user uint32
 }
 
 func newHost(t *testing.T, config string) *host {
@@ -77,13 +76,13 @@ func newHost(t *testing.T, config string) *host {
 
 // spec returns the container's configuration.
 func (h *host) spec(b box) *rspec.Spec {
-	caps := strings.Fields("CAP_KILL CAP_CHOWN CAP_DAC_OVERRIDE CAP_MKNOD CAP_IPC_LOCK CAP_NET_ADMIN CAP_NET_RAW")
+	caps := strings.Fields("CAP_KILL CAP_CHOWN CAP_DAC_OVERRIDE CAP_MKNOD CAP_IPC_LOCK CAP_NET_ADMIN CAP_NET_RAW CAP_SYS_RAWIO")
 	s := &rspec.Spec{
 		Version: "1.0.2",
 		Root:    &rspec.Root{Path: filepath.Join(h.dir, "root")},
 		Process: &rspec.Process{Args: []string{"/bin/sh", "-c", b.command}, Env: []string{"PATH=/usr/sbin:/usr/bin"}, Cwd: "/",
-			Capabilities:    &rspec.LinuxCapabilities{Bounding: caps, Effective: caps, Permitted: caps},
-			ApparmorProfile: b.apparmor},
+			Capabilities: &rspec.LinuxCapabilities{Bounding: caps, Effective: caps, Permitted: caps},
+			User:         rspec.User{UID: b.user, GID: b.user}, ApparmorProfile: b.apparmor},
 		Annotations: map[string]string{
 			"io.kubernetes.cri.sandbox-id": b.name, "io.kubernetes.cri.container-type": "container",
 			"io.kubernetes.cri.sandbox-namespace": "telco", "io.kubernetes.cri.sandbox-name": b.name,
@@ -94,6 +93,7 @@ func (h *host) spec(b box) *rspec.Spec {
 			{Destination: "/dev", Type: "tmpfs", Source: "tmpfs", Options: []string{"nosuid", "mode=755"}},
 			{Destination: "/run", Type: "tmpfs", Source: "tmpfs", Options: []string{"nosuid", "mode=755"}},
 			{Destination: "/tmp", Type: "tmpfs", Source: "tmpfs"},
+			{Destination: "/dev/shm", Type: "tmpfs", Source: "tmpfs"},
 			{Destination: "/dev/hugepages", Type: "bind", Source: "/dev/hugepages", Options: []string{"bind"}},
 		},
 		Linux: &rspec.Linux{
@@ -107,9 +107,6 @@ func (h *host) spec(b box) *rspec.Spec {
 	}
 	if b.memlock != 0 {
 		s.Process.Rlimits = []rspec.POSIXRlimit{{Type: "RLIMIT_MEMLOCK", Hard: b.memlock, Soft: b.memlock}}
-	}
-	if b.ownNetwork {
-		s.Linux.Namespaces = append(s.Linux.Namespaces, rspec.LinuxNamespace{Type: rspec.NetworkNamespace})
 	}
 	if b.demand {
 		s.Annotations["devices.jackfield.dev"] = "resource:" + resource
@@ -157,11 +154,7 @@ func (h *host) command(b box) *exec.Cmd {
 	script := `"$@"`
 	if b.inject {
 		script = programs + "jackfield inject --config " + h.config + " --bundle " + bundle + " --sandbox-id " + b.name +
-			" --container-id " + b.name + " -n telco --pod " + b.name + " --container app"
-		for _, name := range b.cdi {
-			script += " --cdi-device " + name
-		}
-		script += ` && "$@"`
+			" --container-id " + b.name + " -n telco --pod " + b.name + ` --container app && "$@"`
 	}
 	cmd := exec.Command("sh", "-c", script, "sh", b.runtime, "--root", filepath.Join(h.dir, "runtime"), "run", "--bundle", bundle, b.name)
 	cmd.WaitDelay = time.Minute

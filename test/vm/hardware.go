@@ -19,11 +19,13 @@ const (
 	pf0, pf1 = "0000:01:00.0", "0000:02:00.0" // igb; their networks are connected
 	// VFs of pf0 and of pf1.
 	vf0, vf1, vf2, vf3 = "0000:01:10.0", "0000:01:10.2", "0000:01:10.4", "0000:01:10.6"
-	otherVF            = "0000:02:10.0"
+	otherVF, otherVF1  = "0000:02:10.0", "0000:02:10.2"
 	// virtio-net; their networks are connected.
 	virtio0, virtio1 = "0000:03:00.0", "0000:04:00.0"
 	// Two e1000 in one IOMMU group.
 	shared0, shared1 = "0000:06:01.0", "0000:06:02.0"
+	// An e1000e that the IOMMU does not translate.
+	unprotected = "0000:21:00.0"
 )
 
 const pciDevices = "/sys/bus/pci/devices/"
@@ -152,6 +154,12 @@ func cdevNode(address string) string {
 func vhostNode(name string) string {
 	found, _ := filepath.Glob("/sys/bus/vdpa/devices/" + name + "/vhost-vdpa-*")
 	return "/dev/" + filepath.Base(strings.Join(found, " "))
+}
+
+// uverbsNode returns the node of verbs of an RDMA device.
+func uverbsNode(name string) string {
+	found, _ := filepath.Glob("/sys/class/infiniband/" + name + "/device/infiniband_verbs/uverbs*")
+	return "/dev/infiniband/" + filepath.Base(strings.Join(found, " "))
 }
 
 // waitUntil waits until f returns true.

@@ -105,7 +105,7 @@ func (b *builder) buildModules(ctx context.Context, dir string) error {
 }
 
 // machineModules are the modules that the machine can load; those that they depend on come with them.
-const machineModules = `virtio_blk ext4 crc32c_generic 9p 9pnet_virtio igb igbvf e1000 virtio_net veth bridge tun vhost_net
+const machineModules = `virtio_blk ext4 crc32c_generic 9p 9pnet_virtio igb igbvf e1000 virtio_net veth bridge tun vhost_net e1000e nfnetlink xfrm_user crc32_generic
 	vhost_vdpa virtio_vdpa vduse rdma_cm rdma_ucm ib_uverbs ib_umad rdma_rxe uio_pci_generic overlay
 	vfio_pci vfio_iommu_type1 iommufd vdpa_sim_net vp_vdpa`
 
@@ -157,7 +157,8 @@ func (b *builder) layOutPrograms(ctx context.Context, root string) error {
 			}
 		}
 	}
-	for _, dir := range []string{"usr/share/doc", "usr/share/man", "usr/share/locale", "usr/share/lintian"} {
+	// Debian's rules of udev rename network interfaces.
+	for _, dir := range strings.Fields("usr/share/doc usr/share/man usr/share/locale usr/share/lintian usr/lib/udev/rules.d") {
 		if err := os.RemoveAll(filepath.Join(root, dir)); err != nil {
 			return err
 		}

@@ -42,8 +42,11 @@ func userlandPackages() []parts.Package {
 	pkgs := append(parts.DPDK(), parts.Crun()...)
 	pkgs = append(pkgs, parts.Busybox(), parts.CNIPlugins(), parts.Runc(),
 		parts.Package{Suite: "bookworm", Name: "librte-net-e1000-23", Version: "22.11."})
-	return append(pkgs, packages("bookworm", `apparmor bash dash ibverbs-utils iproute2 libbpf1 libkmod2 libmnl0 libpci3
-		libseccomp2 libssl3 libtinfo6 libudev1 pciutils`)...)
+	// The C library needs libgcc-s1 to cancel threads. The last two lines are udev and its libraries.
+	return append(pkgs, packages("bookworm", `apparmor bash dash ibverbs-utils iproute2 libbpf1 libgcc-s1 libkmod2 libmnl0
+		libpci3 libseccomp2 libssl3 libtinfo6 libudev1 pciutils
+		udev libsystemd-shared libacl1 libapparmor1 libaudit1 libblkid1 libcap-ng0 libcap2 libcrypt1 libgcrypt20 libgpg-error0
+		libip4tc2 liblz4-1 liblzma5 libmount1 libpam0g libpcre2-8-0 libselinux1 libzstd1`)...)
 }
 
 // kernelPackages are the kernel, and the headers and source for the modules that it lacks.

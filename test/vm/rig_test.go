@@ -66,19 +66,33 @@ func vdpa(name, driver, address string) device {
 // pod runs the sandbox of a pod of one container "app" with devices on the networks net1, net2, …
 func (r *rig) pod(name string, devices ...device) *e2e.Pod {
 	r.t.Helper()
+	return r.podWith(node.PodOptions{Name: name, HostNetwork: true}, devices...)
+}
+
+// podWith is pod with options.
+func (r *rig) podWith(o node.PodOptions, devices ...device) *e2e.Pod {
+	r.t.Helper()
 	app := kubelet.Container("app")
 	for _, d := range devices {
 		kubelet.Device(resource, d.id)(app)
 	}
-	r.pods = append(r.pods, kubelet.Pod("telco", name, app))
+	o.Namespace = "telco"
+	r.pods = append(r.pods, kubelet.Pod("telco", o.Name, app))
 	r.kubelet.SetPods(r.pods...)
-	pod := r.RunPod(node.PodOptions{Name: name, Namespace: "telco", HostNetwork: true})
+	pod := r.RunPod(o)
 	for i, d := range devices {
 		if err := writeDeviceInfo("telco", pod.ID, fmt.Sprintf("net%d", i+1), d.info); err != nil {
 			r.t.Fatal(err)
 		}
 	}
 	return pod
+}
+
+// demand is pod for a container that must not start without its devices.
+func (r *rig) demand(name string, devices ...device) *e2e.Pod {
+	r.t.Helper()
+	return r.podWith(node.PodOptions{Name: name, HostNetwork: true,
+		Annotations: map[string]string{"devices.jackfield.dev": "resource:" + resource}}, devices...)
 }
 
 // app are the options of a pod's container. It has IPC_LOCK, which applications with VFIO need.

@@ -11,7 +11,7 @@ mount -t tmpfs tmpfs /tmp
 mount -t cgroup2 cgroup2 /sys/fs/cgroup
 mount -t securityfs securityfs /sys/kernel/security
 mount -t bpf bpf /sys/fs/bpf
-mount -t hugetlbfs hugetlbfs /dev/hugepages
+mount -t hugetlbfs -o mode=1777 hugetlbfs /dev/hugepages
 mount --make-rshared /
 ln -s /proc/self/fd /dev/fd
 hostname vm

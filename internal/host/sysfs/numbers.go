@@ -50,16 +50,20 @@ func (d *NumberedDevice) IsAnother(now *NumberedDevice) bool {
 	return slices.ContainsFunc(now.Functions, func(f string) bool { return !slices.Contains(d.Functions, f) })
 }
 
-// UdevMatch returns the part of a udev rule that matches the nodes of this kind.
-func (d *NumberedDevice) UdevMatch() string {
+// UdevRule returns a udev rule that makes the nodes of this kind accessible to every user. The kernel sends no events for
+// the nodes of vhost-vdpa, so that rule acts on the event of the vDPA device.
+func (d *NumberedDevice) UdevRule() string {
 	switch d.Class {
 	case classVDPA:
-		return `KERNEL=="vhost-vdpa-*"`
+		return `SUBSYSTEM=="vdpa", DRIVER=="vhost_vdpa", RUN+="/bin/sh -c 'chmod 0666 /dev/vhost-vdpa-*'"`
 	case "", "misc", "mem":
-		return fmt.Sprintf("KERNEL==%q", d.Name)
+		return NodeUdevRule(d.Name)
 	}
-	return fmt.Sprintf("SUBSYSTEM==%q", d.Class)
+	return fmt.Sprintf("SUBSYSTEM==%q, MODE=\"0666\"", d.Class)
 }
+
+// NodeUdevRule returns a udev rule that makes the node with a name of the kernel accessible to every user.
+func NodeUdevRule(name string) string { return fmt.Sprintf("KERNEL==%q, MODE=\"0666\"", name) }
 
 // String names the device in messages.
 func (d *NumberedDevice) String() string {

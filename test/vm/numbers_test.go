@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package vm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/jackfield/jackfield/test/e2e/node"
+)
+
+const metricsAddress = "127.0.0.1:9480"
+
+// jackfield runs the command with the plugin's configuration and returns its output.
+func (r *rig) jackfield(args ...string) string {
+	r.t.Helper()
+	out, _ := r.Command("jackfield", append(args, "--config", r.plugin.ConfigFile)...).CombinedOutput()
+	return string(out)
+}
+
+// doctor returns the findings of jackfield doctor, with the severity of each.
+func (r *rig) doctor() string {
+	r.t.Helper()
+	return r.jackfield("doctor", "--containerd-config", r.ConfigFile())
+}
+
+// metric returns the line of a metric of the plugin.
+func (r *rig) metric(name string) string {
+	r.t.Helper()
+	answer, err := http.Get("http://" + metricsAddress + "/metrics")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return regexp.MustCompile(`(?m)^` + name + ` .*$`).FindString(string(text))
+}
+
+// A VF and a vDPA device of a running container are removed, and others take their numbers. The kernel lets the container
+// open these. The log, the metric, status and doctor report it, and no other container gets them before the first ends.
+func TestReusedNumbersOfRemovedDevices(t *testing.T) {
+	Require(t)
+	vdpaDevice := func(ctx context.Context, action, name string) {
+		args := []string{"dev", action, name}
+		if action == "add" {
+			args = []string{"dev", "add", "name", name, "mgmtdev", "vdpasim_net", "mac", "52:54:00:00:05:07"}
+		}
+		if err := run(ctx, "vdpa", args...); err != nil {
+			t.Error(err)
+		}
+	}
+	bindAll(t, "vfio-pci", otherVF)
+	vdpaDevice(t.Context(), "add", "sim1")
+	r := newRig(t, config+"metrics: {listen: \""+metricsAddress+"\"}\n")
+	pod := r.pod("old", pci(otherVF), vdpa("sim1", "vhost", ""))
+	c := pod.Run(app())
+	oldNodes := []string{groupNode(otherVF), cdevNode(otherVF), vhostNode("sim1")}
+	numbers := func(nodes ...string) (all string) {
+		for _, n := range nodes {
+			major, minor := number(t, n)
+			all += fmt.Sprintf("%d:%d ", major, minor)
+		}
+		return all
+	}
+	old := numbers(oldNodes...)
+	if got := r.doctor(); strings.Contains(got, "which it was given for") {
+		t.Errorf("doctor, before the removal: %s", got)
+	}
+
+	vdpaDevice(t.Context(), "del", "sim1")
+	if err := errors.Join(writeAttribute(pf1, "sriov_numvfs", "0"), createVFs(t.Context(), pf1, 2)); err != nil {
+		t.Fatal(err)
+	}
+	bindAll(t, "vfio-pci", otherVF1)
+	vdpaDevice(t.Context(), "add", "sim2")
+	t.Cleanup(func() { vdpaDevice(context.Background(), "del", "sim2") })
+	if now := numbers(groupNode(otherVF1), cdevNode(otherVF1), vhostNode("sim2")); now != old {
+		t.Fatalf("the new devices have the numbers %s, and the removed ones had %s", now, old)
+	}
+	check(t, r.probe(c, "group", oldNodes[0], otherVF1), "mapped")
+
+	r.plugin.WaitLog(0, "leads to another device")
+	r.Eventually(func() error {
+		if got := r.metric("jackfield_device_numbers_reused"); got != "jackfield_device_numbers_reused 3" {
+			return fmt.Errorf("the metric is %q", got)
+		}
+		return nil
+	})
+	for name, got := range map[string]string{"status": r.jackfield("status"), "doctor": r.doctor()} {
+		for old, now := range map[string]string{oldNodes[0]: otherVF1, oldNodes[1]: otherVF1, oldNodes[2]: "sim2"} {
+			if !regexp.MustCompile("telco/old/app can open .*" + now + " through " + old + " ").MatchString(got) {
+				t.Errorf("%s does not report %s through %s: %s", name, now, old, got)
+			}
+		}
+	}
+	for name, d := range map[string]device{"vf": pci(otherVF1), "vdpa": vdpa("sim2", "vhost", "")} {
+		check(t, r.demand("new-"+name, d).CreateFails(app()).Error(), `container "telco/old/app" can still open it`)
+	}
+	pod.Remove()
+	r.demand("newer", pci(otherVF1)).Run(app())
+	r.Eventually(func() error {
+		if got := r.metric("jackfield_device_numbers_reused"); got != "jackfield_device_numbers_reused 0" {
+			return fmt.Errorf("after the pod's end the metric is %q", got)
+		}
+		return nil
+	})
+	if got := r.doctor(); strings.Contains(got, "which it was given for") {
+		t.Errorf("doctor, after the pod's end: %s", got)
+	}
+}
+
+// The container of a pod with a user namespace cannot open its devices. The note has the rule of udev, with which it can.
+func TestUdevRuleOpensNodesInUserNamespace(t *testing.T) {
+	Require(t)
+	bindAll(t, "vfio-pci", vf0)
+	r := newRig(t, config)
+	c := r.podWith(node.PodOptions{Name: "userns", UserNS: 200000}, pci(vf0), vdpa("sim0", "vhost", "")).Run(app())
+	uses := [][]string{{"group", groupNode(vf0), vf0}, {"cdev", cdevNode(vf0)}, {"vdpa", vhostNode("sim0")}}
+	for _, use := range uses {
+		check(t, r.probe(c, use...), "permission denied")
+	}
+	// The pages have the same rules.
+	rules := []string{`SUBSYSTEM=="vfio", MODE="0666"`, `SUBSYSTEM=="vfio-dev", MODE="0666"`, `KERNEL=="iommu", MODE="0666"`,
+		`SUBSYSTEM=="vdpa", DRIVER=="vhost_vdpa", RUN+="/bin/sh -c 'chmod 0666 /dev/vhost-vdpa-*'"`}
+	for _, rule := range rules {
+		check(t, strings.ReplaceAll(r.plugin.Log(), `\`, ""), "add the udev rule "+rule)
+	}
+	applyUdevRules(t, rules)
+	t.Cleanup(func() {
+		for _, node := range []string{groupNode(vf0), cdevNode(vf0), "/dev/iommu", vhostNode("sim0")} {
+			if err := os.Chmod(node, 0o600); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	for i, printed := range []string{"mapped", "mapped", "virtio device 1"} {
+		check(t, r.probe(c, uses[i]...), printed)
+	}
+}
+
+// applyUdevRules runs udev with rules for the devices of the machine.
+func applyUdevRules(t *testing.T, rules []string) {
+	t.Helper()
+	const file = "/etc/udev/rules.d/90-test.rules"
+	err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(strings.Join(rules, "\n")+"\n"), 0o644))
+	if err != nil {
+		t.Fatal(err)
+	}
+	udev := exec.CommandContext(t.Context(), "/usr/lib/systemd/systemd-udevd")
+	if err := udev.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = udev.Process.Kill()
+		_ = udev.Wait()
+		if err := os.Remove(file); err != nil {
+			t.Error(err)
+		}
+	})
+	err = waitUntil(t.Context(), "udev", func() bool { return run(t.Context(), "udevadm", "control", "--ping") == nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	// At boot, udev gets the same events.
+	if err := run(t.Context(), "udevadm", "trigger", "--settle", "--action=add"); err != nil {
+		t.Fatal(err)
+	}
+}
