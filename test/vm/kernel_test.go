@@ -56,7 +56,7 @@ func TestContainersUseVerbs(t *testing.T) {
 	verbs := func(address, name string) device {
 		return device{address, `{"type":"pci","version":"1.1.0","pci":{"pci-address":"` + address + `","rdma-device":"` + name + `"}}`}
 	}
-	pingpong := func(name string) string { return "ibv_rc_pingpong --gid-idx=0 --ib-dev=" + name }
+	pingpong := func(name string) string { return "ibv_rc_pingpong --iters=100 --gid-idx=0 --ib-dev=" + name }
 	h := newHost(t, config)
 	server := h.start(box{name: "server", user: user, devices: []device{verbs(vf2, "rxe0")},
 		command: listNodes + pingpong("rxe0") + " 2>&1"})
