@@ -17,7 +17,7 @@ import (
 //
 // allocatedDevices returns the devices of the container that belong to no network.
 func (s *Search) allocatedDevices() []Attachment {
-	if len(s.env) == 0 && len(s.q.MetadataFiles) == 0 && s.answer == nil ||
+	if len(s.env) == 0 && len(s.q.MetadataFiles) == 0 && s.kubelet.answer == nil ||
 		s.q.Wanted != nil && !s.q.Wanted(&Attachment{}) {
 		return nil
 	}
@@ -33,10 +33,10 @@ func (s *Search) allocatedDevices() []Attachment {
 		}
 		out = append(out, a)
 	}
-	answer := s.kubeletAnswer()
+	answer := s.kubelet.allocation()
 	for _, r := range answer.container.Resources {
 		for _, id := range r.IDs {
-			if a, ok := s.describeAllocated(r.Name, id); ok && !s.isOfNetwork(a, device{}) {
+			if a, ok := s.files.describeAllocated(r.Name, id); ok && !s.isOfNetwork(a, device{}) {
 				s.markOwned(&a)
 				add(a)
 			}
@@ -66,14 +66,14 @@ func (s *Search) allocatedDevices() []Attachment {
 // fromEnvironment returns the devices in the container's environment. If the kubelet lists the pod,
 // it returns only the devices that the kubelet did not allocate, as conflicts.
 func (s *Search) fromEnvironment() []Attachment {
-	answer := s.kubeletAnswer()
+	answer := s.kubelet.allocation()
 	var out []Attachment
 	for _, v := range s.env {
 		for _, id := range v.ids {
 			if answer.answered && s.isAllocated(id) {
 				continue
 			}
-			a, ok := s.describeAllocated(s.resourceOf(v), id)
+			a, ok := s.files.describeAllocated(s.resourceOf(v), id)
 			d, isDevice := deviceOf(a.Info)
 			if !ok || isDevice && s.isOfNetwork(a, d) || !isDevice && a.Err == nil {
 				continue

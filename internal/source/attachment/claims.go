@@ -74,21 +74,21 @@ type claimFiles struct {
 }
 
 // readClaim reads the metadata of a claim and caches it.
-func (s *Search) readClaim(cl *allocation.ClaimDevice) claimFiles {
-	if s.opts.PluginsDir == "" || cl.Driver == "" {
+func (f *deviceFiles) readClaim(cl *allocation.ClaimDevice) claimFiles {
+	if f.opts.PluginsDir == "" || cl.Driver == "" {
 		return claimFiles{} // an old kubelet lists no driver
 	}
 	key := claimKey{cl.Driver, cl.Namespace, cl.Claim}
-	if c, ok := s.claims[key]; ok || len(s.claims) >= maxPluginFiles {
+	if c, ok := f.claims[key]; ok || len(f.claims) >= maxPluginFiles {
 		return c
 	}
 	var c claimFiles
-	c.files, c.err = s.metadataDir().ReadClaim(cl.Driver, cl.Namespace, cl.Claim)
-	s.q.reportUnread(c.err)
+	c.files, c.err = f.metadataDir().ReadClaim(cl.Driver, cl.Namespace, cl.Claim)
+	f.q.reportUnread(c.err)
 	for i := range c.files {
-		s.q.reportUnread(c.files[i].Err)
+		f.q.reportUnread(c.files[i].Err)
 	}
-	s.claims[key] = c
+	f.claims[key] = c
 	return c
 }
 
@@ -121,31 +121,31 @@ func (f *Finder) MetadataFiles(sources []string) (files []string) {
 }
 
 // describeClaimed adds the driver's metadata to a device that the kubelet lists.
-func (s *Search) describeClaimed(cl allocation.ClaimDevice) claimedDevice {
+func (f *deviceFiles) describeClaimed(cl allocation.ClaimDevice) claimedDevice {
 	c := claimedDevice{ClaimedDevice: ClaimedDevice{Namespace: cl.Namespace, Claim: cl.Claim, Driver: cl.Driver,
 		Pool: cl.Pool, Device: cl.Device}}
-	claim := s.readClaim(&cl)
+	claim := f.readClaim(&cl)
 	c.err = claim.err
 	for i := range claim.files {
-		f := &claim.files[i]
-		if f.Err != nil {
-			c.err = cmp.Or(c.err, f.Err)
+		file := &claim.files[i]
+		if file.Err != nil {
+			c.err = cmp.Or(c.err, file.Err)
 			continue
 		}
-		for _, r := range f.Metadata.Requests {
+		for _, r := range file.Metadata.Requests {
 			for n := range r.Devices {
 				d := &r.Devices[n]
 				if d.Pool != cl.Pool || d.Name != cl.Device {
 					continue
 				}
 				if c.meta != nil {
-					if err := compareDescriptions(&c, f.Path, d); err != nil {
+					if err := compareDescriptions(&c, file.Path, d); err != nil {
 						c.err = err
 						return c
 					}
 					continue // if two requests have the device, the first one counts
 				}
-				c.meta, c.File, c.Request, c.PodClaim = d, f.Path, r.Name, f.Metadata.PodClaim
+				c.meta, c.File, c.Request, c.PodClaim = d, file.Path, r.Name, file.Metadata.PodClaim
 				if len(r.Devices) > 1 {
 					c.Number = n + 1
 				}
@@ -184,10 +184,10 @@ const hintDriver = "have the driver write its metadata again: delete the pod, an
 // isUsed reports whether this container uses the request of a claimed device. The kubelet lists a
 // claim's devices for each container that uses any of its requests. The runtime mounts only the
 // metadata of the requests that the container uses.
-func (s *Search) isUsed(c *claimedDevice) bool {
+func (f *deviceFiles) isUsed(c *claimedDevice) bool {
 	used := true
-	for _, source := range s.q.MetadataFiles {
-		file, ok := s.locateMetadata(source)
+	for _, source := range f.q.MetadataFiles {
+		file, ok := f.locateMetadata(source)
 		if !ok || file.Namespace != c.Namespace || file.Claim != c.Claim {
 			continue
 		}
@@ -219,18 +219,18 @@ func claimName(pci string) string { return strings.NewReplacer(":", "-", ".", "-
 // findClaimedDevices returns the claimed devices of this container that have metadata and belong to
 // no network.
 func (s *Search) findClaimedDevices() []Attachment {
-	answer := s.kubeletAnswer()
+	answer := s.kubelet.allocation()
 	if !answer.listed {
 		return s.listUnknownClaims()
 	}
 	var out []Attachment
 	for _, cl := range answer.container.Claims {
-		c := s.describeClaimed(cl)
-		if c.meta == nil && c.err == nil || !s.isUsed(&c) {
+		c := s.files.describeClaimed(cl)
+		if c.meta == nil && c.err == nil || !s.files.isUsed(&c) {
 			continue
 		}
 		a := c.newAttachment(answer.source)
-		a.Resource = s.resourceOfClaimed(a.Claimed)
+		a.Resource = s.kubelet.resourceOfClaimed(a.Claimed)
 		s.compareInterface(&a)
 		s.compareSocket(&a)
 		if d, ok := deviceOf(a.Info); ok && s.isOfNetwork(a, d) {
@@ -313,7 +313,7 @@ func (s *Search) compareSocket(a *Attachment) {
 // findUnallocated returns a conflict for each device in the metadata of this container's claims
 // that the kubelet did not allocate.
 func (s *Search) findUnallocated() (out []Attachment) {
-	answer := s.kubeletAnswer()
+	answer := s.kubelet.allocation()
 	seen := map[claimKey]bool{}
 	for _, cl := range answer.container.Claims {
 		key := claimKey{cl.Driver, cl.Namespace, cl.Claim}
@@ -321,7 +321,7 @@ func (s *Search) findUnallocated() (out []Attachment) {
 			continue
 		}
 		seen[key] = true
-		for _, f := range s.readClaim(&cl).files {
+		for _, f := range s.files.readClaim(&cl).files {
 			for _, d := range f.Devices() {
 				if slices.Contains(answer.container.Claims,
 					allocation.ClaimDevice{Namespace: cl.Namespace, Claim: cl.Claim, Driver: d.Driver, Pool: d.Pool,
@@ -343,7 +343,7 @@ func (s *Search) findUnallocated() (out []Attachment) {
 // listUnknownClaims returns the requests whose metadata the container has, for a container that the
 // kubelet does not list.
 func (s *Search) listUnknownClaims() (out []Attachment) {
-	answer := s.kubeletAnswer()
+	answer := s.kubelet.allocation()
 	for _, source := range s.q.MetadataFiles {
 		f, ok := s.locateMetadata(source)
 		if !ok {

@@ -27,31 +27,39 @@ type pluginFile struct {
 	err  error
 }
 
-// readPluginFile reads the device plugin's file of a device and caches it.
-func (s *Search) readPluginFile(resource, id string) pluginFile {
+// deviceFiles reads the files that describe a pod's devices, each of them once.
+type deviceFiles struct {
+	*Finder
+	q       *Query
+	plugins map[[2]string]pluginFile // by resource and device ID
+	claims  map[claimKey]claimFiles
+}
+
+// readPlugin reads the device plugin's file of a device and caches it.
+func (f *deviceFiles) readPlugin(resource, id string) pluginFile {
 	key := [2]string{resource, id}
-	if p, ok := s.files[key]; ok || len(s.files) >= maxPluginFiles {
+	if p, ok := f.plugins[key]; ok || len(f.plugins) >= maxPluginFiles {
 		return p
 	}
 	var p pluginFile
-	if p.path, p.err = s.dp.Path(resource, id); p.err == nil {
-		p.info, p.err = s.dp.Load(resource, id)
+	if p.path, p.err = f.dp.Path(resource, id); p.err == nil {
+		p.info, p.err = f.dp.Load(resource, id)
 	}
 	if errdefs.IsNotFound(p.err) {
 		p.err = nil
 	}
-	s.q.reportUnread(p.err)
-	s.files[key] = p
+	f.q.reportUnread(p.err)
+	f.plugins[key] = p
 	return p
 }
 
 // describeAllocated describes an allocated device by the device plugin's file. Without a file, an
 // ID that is an address describes a PCI function. Otherwise ok is false.
-func (s *Search) describeAllocated(resource, id string) (a Attachment, ok bool) {
+func (f *deviceFiles) describeAllocated(resource, id string) (a Attachment, ok bool) {
 	a = Attachment{Resource: resource, DeviceID: id, Owner: OwnerUnknown}
 	var p pluginFile
 	if resource != "" {
-		p = s.readPluginFile(resource, id)
+		p = f.readPlugin(resource, id)
 	}
 	switch {
 	case p.err != nil:
@@ -80,32 +88,32 @@ func (s *Search) describeAllocated(resource, id string) (a Attachment, ok bool) 
 // resourceOf returns the resource of an environment variable, or "". If the kubelet lists the pod,
 // it is the allocated resource. Otherwise it comes from the name of a device plugin's file for one
 // of the variable's devices.
-func (s *Search) resourceOf(v variable) string {
-	if s.answer != nil && s.answer.answered {
-		for _, r := range s.answer.container.Resources {
+func (o *owners) resourceOf(v variable) string {
+	if o.kubelet.answer != nil && o.kubelet.answer.answered {
+		for _, r := range o.kubelet.answer.container.Resources {
 			if envKey(r.Name) == v.key {
 				return r.Name
 			}
 		}
 		return ""
 	}
-	for _, a := range s.attached {
+	for _, a := range o.attached {
 		if a.Resource != "" && envKey(a.Resource) == v.key {
 			return a.Resource
 		}
 	}
-	if !s.listed {
-		s.listed = true
+	if !o.listed {
+		o.listed = true
 		var err error
-		if s.names, err = s.host.ReadDir(cmp.Or(s.opts.DPDir, deviceinfo.DefaultDPDir), maxPluginNames); err != nil &&
+		if o.names, err = o.host.ReadDir(cmp.Or(o.opts.DPDir, deviceinfo.DefaultDPDir), maxPluginNames); err != nil &&
 			!errdefs.IsNotFound(err) {
-			s.q.reportUnread(err)
+			o.q.reportUnread(err)
 		}
 	}
-	if _, known := s.resources[v.key]; !known {
-		s.resources[v.key] = v.resourceIn(s.names)
+	if _, known := o.resources[v.key]; !known {
+		o.resources[v.key] = v.resourceIn(o.names)
 	}
-	return s.resources[v.key]
+	return o.resources[v.key]
 }
 
 // resourceIn returns the resource of the first device plugin file that belongs to the variable's

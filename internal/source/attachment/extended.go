@@ -37,21 +37,21 @@ func isExtendedResourceClaim(claim string) bool {
 // extendedResource returns the container's devices of an extended resource that a DRA driver serves, or
 // the device with an ID, which is the device's name or PCI address.
 func (s *Search) extendedResource(resource, id string) ([]Attachment, error) {
-	claims := s.kubeletAnswer().container.Claims
+	claims := s.kubelet.allocation().container.Claims
 	claim := extendedResourceClaim(claims)
-	pod, err := s.PodObject()
+	pod, err := s.kubelet.podObject()
 	if err != nil {
-		return nil, s.noPodsError(resource, claim, err)
+		return nil, s.kubelet.noPodsError(resource, claim, err)
 	}
 	requests := pod.Requests(s.q.Container, resource)
 	if len(requests) == 0 {
 		return nil, fmt.Errorf("resource %q: no request of resource claim %q is for it and this container; request it "+
 			"under resources.limits: %w", resource, claim, errdefs.ErrNotFound)
 	}
-	if !slices.ContainsFunc(claims, func(cl allocation.ClaimDevice) bool { return s.isExtended(pod, &cl) }) {
+	if !slices.ContainsFunc(claims, func(cl allocation.ClaimDevice) bool { return s.kubelet.isExtended(pod, &cl) }) {
 		return nil, &ConflictError{On: "which claim is for the extended resources of the pod",
 			First:  Claim{FromKubelet(s.opts.PodsSocket), "claim " + diag.Quote(s.q.Namespace+"/"+pod.ExtendedClaim)},
-			Second: Claim{s.kubeletAnswer().source, "claim " + diag.Quote(claim)}, Hint: hintRecreate}
+			Second: Claim{s.kubelet.allocation().source, "claim " + diag.Quote(claim)}, Hint: hintRecreate}
 	}
 	var out []Attachment
 	for _, request := range requests {
@@ -79,34 +79,34 @@ func (s *Search) extendedResource(resource, id string) ([]Attachment, error) {
 }
 
 // noPodsError returns the error for an extended resource of a DRA driver without the Pods API.
-func (s *Search) noPodsError(resource, claim string, err error) error {
+func (k *kubeletQuery) noPodsError(resource, claim string, err error) error {
 	return fmt.Errorf("resource %q: the kubelet lists no device IDs, but resource claim %q, which Kubernetes created "+
 		"for extended resources of a DRA driver, and only the kubelet's Pods API says which devices of a claim are of "+
 		"which resource: %w; run a kubelet of Kubernetes 1.37 or later with the feature gate PodsAPI and mount %s here "+
 		"(kubelet.podsSocket), or remove \"resource:%s\" from the annotation: the driver injects the devices, and a rule "+
 		"can grant what their metadata describes; to request one of several, use a ResourceClaim under resourceClaims in "+
-		"place of resources.limits", resource, claim, err, cmp.Or(s.opts.PodsSocket, "its socket"), resource)
+		"place of resources.limits", resource, claim, err, cmp.Or(k.opts.PodsSocket, "its socket"), resource)
 }
 
 // isExtended reports whether a device belongs to the claim for the pod's extended resources. If the kubelet
 // does not report that claim, its generated name decides.
-func (s *Search) isExtended(pod *allocation.Pod, cl *allocation.ClaimDevice) bool {
+func (k *kubeletQuery) isExtended(pod *allocation.Pod, cl *allocation.ClaimDevice) bool {
 	isClaim := cl.Claim == pod.ExtendedClaim || pod.ExtendedClaim == "" && isExtendedResourceClaim(cl.Claim)
-	return isClaim && cl.Namespace == s.q.Namespace
+	return isClaim && cl.Namespace == k.q.Namespace
 }
 
 // devicesOfRequest returns the devices that a request of the claim for extended resources got. The
 // kubelet's list decides on the devices, and the driver's metadata on their request.
 func (s *Search) devicesOfRequest(pod *allocation.Pod, request string) (found []Attachment, err error) {
-	answer := s.kubeletAnswer()
+	answer := s.kubelet.allocation()
 	var damaged error
 	var claim string
 	var drivers []string
 	for _, cl := range answer.container.Claims {
-		if !s.isExtended(pod, &cl) {
+		if !s.kubelet.isExtended(pod, &cl) {
 			continue
 		}
-		c := s.describeClaimed(cl)
+		c := s.files.describeClaimed(cl)
 		if base, _, _ := strings.Cut(c.Request, "/"); c.meta == nil || base != request {
 			claim = cl.Claim
 			damaged = cmp.Or(damaged, c.err)
@@ -132,14 +132,14 @@ func (s *Search) devicesOfRequest(pod *allocation.Pod, request string) (found []
 }
 
 // resourceOfClaimed returns the extended resource that a claimed device was requested as, or "".
-func (s *Search) resourceOfClaimed(c *ClaimedDevice) string {
+func (k *kubeletQuery) resourceOfClaimed(c *ClaimedDevice) string {
 	if !isExtendedResourceClaim(c.Claim) {
 		return ""
 	}
-	pod, err := s.PodObject()
-	if err != nil || !s.isExtended(pod, &allocation.ClaimDevice{Namespace: c.Namespace, Claim: c.Claim}) {
+	pod, err := k.podObject()
+	if err != nil || !k.isExtended(pod, &allocation.ClaimDevice{Namespace: c.Namespace, Claim: c.Claim}) {
 		return ""
 	}
 	request, _, _ := strings.Cut(c.Request, "/")
-	return pod.Resource(s.q.Container, request)
+	return pod.Resource(k.q.Container, request)
 }

@@ -8,10 +8,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/jackfield/jackfield/internal/base/diag"
-	"github.com/jackfield/jackfield/internal/source/kubelet/allocation"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
 
@@ -45,29 +43,9 @@ func (s *Search) Find() (attached, allocated []Attachment, err error) {
 // Search finds the attachments of one container. It reads every source at most once, so that all
 // its results agree.
 type Search struct {
-	*Finder
-	ctx      context.Context
-	q        *Query
-	env      environment
+	owners
 	envNotes []string
-	answer   *allocationAnswer // nil until the first query
-	files    map[[2]string]pluginFile
-	claims   map[claimKey]claimFiles
-	records  map[string]interfaceRecord // from libcni, by interface
-	names    []string                   // of the device plugins' directory, if listed
-	listed   bool
-	// resources caches the resources of variables, by the variable's key.
-	resources map[string]string
-	attached  []Attachment
-
-	kubeletCalled bool
-	kubeletTime   time.Duration // left for calls of the kubelet
-
-	podQueried bool
-	pod        *allocation.Pod // of the Pods API
-	podErr     error           // why pod is nil
-
-	devices []device // devices in the networks' device-info, usable or not
+	devices  []device // devices in the networks' device-info, usable or not
 }
 
 // Search returns a search for the attachments of a container. ctx applies to every call on the
@@ -76,8 +54,9 @@ func (f *Finder) Search(ctx context.Context, q Query) *Search {
 	if f.opts.PluginsDir == "" {
 		q.MetadataFiles = nil // without it, no metadata describes claims
 	}
-	s := &Search{Finder: f, ctx: ctx, q: &q, files: map[[2]string]pluginFile{}, claims: map[claimKey]claimFiles{},
-		records: map[string]interfaceRecord{}, resources: map[string]string{}}
+	s := &Search{owners: owners{Finder: f, q: &q, kubelet: &kubeletQuery{Finder: f, ctx: ctx, q: &q},
+		files:   &deviceFiles{f, &q, map[[2]string]pluginFile{}, map[claimKey]claimFiles{}},
+		records: map[string]interfaceRecord{}, resources: map[string]string{}}}
 	s.env, s.envNotes = parseEnvironment(q.Env)
 	return s
 }
@@ -213,7 +192,7 @@ func (s *Search) checkDevice(a *Attachment, multus Claim) {
 	if a.Resource == "" {
 		return
 	}
-	p := s.readPluginFile(a.Resource, a.DeviceID)
+	p := s.files.readPlugin(a.Resource, a.DeviceID)
 	if other, ok := deviceOf(p.info); ok && !other.isSame(dev) {
 		a.reject(&ConflictError{On: deviceQuestion(a), First: Claim{a.File, dev.String()},
 			Second: Claim{p.path, other.String()}, Hint: hintRecreate})
@@ -232,7 +211,7 @@ func (s *Search) checkSocket(a *Attachment) {
 	if !ok {
 		return
 	}
-	p := s.readPluginFile(a.Resource, a.DeviceID)
+	p := s.files.readPlugin(a.Resource, a.DeviceID)
 	if p.err != nil {
 		a.Notes = append(a.Notes, ignored(p.err))
 		return
@@ -294,7 +273,7 @@ func (s *Search) fromDelegate(d *delegate, file string) Attachment {
 			diag.Quote(d.DeviceID))
 		return a
 	}
-	found, ok := s.describeAllocated(d.Resource, d.DeviceID)
+	found, ok := s.files.describeAllocated(d.Resource, d.DeviceID)
 	if !ok {
 		note("neither the network nor its device %s of resource %s has device-info", diag.Quote(d.DeviceID),
 			diag.Quote(d.Resource))

@@ -112,8 +112,8 @@ func newInfoRecord(a *Attachment) interfaceRecord {
 
 // compareWithClaim returns a conflict if a claim's metadata contradicts the attachment's
 // device-info or libcni's record.
-func (s *Search) compareWithClaim(a *Attachment, c *ClaimedDevice, device string) error {
-	record := s.records[a.IfName]
+func (o *owners) compareWithClaim(a *Attachment, c *ClaimedDevice, device string) error {
+	record := o.records[a.IfName]
 	if c.IfName != "" && a.IfName != "" && c.IfName != a.IfName {
 		return &ConflictError{On: "which interface " + device + " is",
 			First:  Claim{cmp.Or(a.File, record.source, "Multus' record"), a.IfName},

@@ -43,9 +43,33 @@ type allocationAnswer struct {
 	err    error // the kubelet did not respond, or is required and absent
 }
 
-// queryKubelet queries the kubelet for the container's devices, within its share of the time.
-func (s *Search) queryKubelet() *allocationAnswer {
-	f, q := s.Finder, s.q
+// kubeletQuery queries the kubelet for one container, each of its APIs at most once.
+type kubeletQuery struct {
+	*Finder
+	ctx context.Context
+	q   *Query
+
+	called   bool
+	timeLeft time.Duration // for all calls
+
+	answer *allocationAnswer // nil until the first query
+
+	podQueried bool
+	pod        *allocation.Pod // of the Pods API
+	podErr     error           // why pod is nil
+}
+
+// allocation returns the kubelet's response. The first call queries the kubelet.
+func (k *kubeletQuery) allocation() *allocationAnswer {
+	if k.answer == nil {
+		k.answer = k.query()
+	}
+	return k.answer
+}
+
+// query queries the kubelet for the container's devices, within its share of the time.
+func (k *kubeletQuery) query() *allocationAnswer {
+	f, q := k.Finder, k.q
 	if why := f.whyNoKubelet(); why != "" {
 		answer := &allocationAnswer{absent: true}
 		if f.opts.KubeletRequired {
@@ -63,7 +87,7 @@ func (s *Search) queryKubelet() *allocationAnswer {
 			f.opts.PodResourcesSocket, errdefs.ErrUnavailable)}
 	}
 	var pod allocation.Allocation
-	err := s.callKubelet(1, func(ctx context.Context) (err error) {
+	err := k.call(1, func(ctx context.Context) (err error) {
 		pod, err = f.opts.Kubelet(ctx, f.host, f.opts.PodResourcesSocket, q.Namespace, q.Pod)
 		return err
 	})
@@ -75,20 +99,20 @@ func (s *Search) queryKubelet() *allocationAnswer {
 	return answer
 }
 
-// callKubelet runs a call of the kubelet within a part of the time that is left for all of them. The
+// call runs a call of the kubelet within a part of the time that is left for all of them. The
 // first call sets that time.
-func (s *Search) callKubelet(part time.Duration, call func(ctx context.Context) error) error {
-	deadline, bounded := s.ctx.Deadline()
-	if !s.kubeletCalled {
-		s.kubeletCalled, s.kubeletTime = true, maxKubeletWait
+func (k *kubeletQuery) call(part time.Duration, call func(ctx context.Context) error) error {
+	deadline, bounded := k.ctx.Deadline()
+	if !k.called {
+		k.called, k.timeLeft = true, maxKubeletWait
 		if bounded {
-			s.kubeletTime = min(s.kubeletTime, time.Until(deadline)/maxKubeletShare)
+			k.timeLeft = min(k.timeLeft, time.Until(deadline)/maxKubeletShare)
 		}
 	}
-	ctx, cancel := context.WithTimeout(s.ctx, s.kubeletTime/part)
+	ctx, cancel := context.WithTimeout(k.ctx, k.timeLeft/part)
 	defer cancel()
 	began := time.Now()
-	defer func() { s.kubeletTime -= time.Since(began) }()
+	defer func() { k.timeLeft -= time.Since(began) }()
 	return call(ctx)
 }
 

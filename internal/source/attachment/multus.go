@@ -105,7 +105,8 @@ func CheckMultusRecords(host hostfs.Root, dir string) (map[string]error, error) 
 			name[0] == '.' {
 			continue
 		}
-		s := Search{Finder: &Finder{host: host, opts: Options{MultusDir: dir}}, q: &Query{SandboxID: name}}
+		s := Search{owners: owners{Finder: &Finder{host: host, opts: Options{MultusDir: dir}},
+			q: &Query{SandboxID: name}}}
 		if r := s.readMultusRecord(); r.err != nil {
 			faults[name] = r.err
 		}

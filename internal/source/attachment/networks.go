@@ -133,7 +133,7 @@ func (s *Search) networkOf(e *deviceinfo.Entry, rec *multusRecord, named []selec
 		}
 	}
 	if len(matching) != 1 {
-		for _, network := range s.statusNetworks(e.IfName) {
+		for _, network := range s.kubelet.statusNetworks(e.IfName) {
 			if dashed(network) == e.Network {
 				return network, "the network's name is from the pod's network-status, which a user can write"
 			}

@@ -14,13 +14,20 @@ import (
 // This file determines the container that owns a device. If the kubelet has a socket, its list
 // decides alone, and an environment variable that contradicts it is a conflict: a pod's author can
 // set variables.
-//
-// kubeletAnswer returns the kubelet's response. The first call queries the kubelet.
-func (s *Search) kubeletAnswer() *allocationAnswer {
-	if s.answer == nil {
-		s.answer = s.queryKubelet()
-	}
-	return s.answer
+
+// owners finds the container that owns each device of a pod. It reads every source at most once.
+type owners struct {
+	*Finder
+	q        *Query
+	kubelet  *kubeletQuery
+	files    *deviceFiles
+	env      environment
+	records  map[string]interfaceRecord // from libcni, by interface
+	attached []Attachment               // to the networks
+
+	names     []string // of the device plugins' directory, if listed
+	listed    bool
+	resources map[string]string // of variables, by the variable's key
 }
 
 // holder is a container of the pod to which the kubelet allocated a device.
@@ -34,8 +41,8 @@ type holder struct {
 }
 
 // holdersOf returns the containers to which the kubelet allocated a device, this container first.
-func (s *Search) holdersOf(a *Attachment, d device) ([]holder, error) {
-	answer := s.kubeletAnswer()
+func (o *owners) holdersOf(a *Attachment, d device) ([]holder, error) {
+	answer := o.kubelet.allocation()
 	var all []holder
 	// A container that is not listed has neither devices nor a name.
 	order := append([]allocation.Container{answer.container}, answer.pod...)
@@ -45,7 +52,7 @@ func (s *Search) holdersOf(a *Attachment, d device) ([]holder, error) {
 		}
 		for _, r := range c.Resources {
 			for _, id := range r.IDs {
-				h, ok, err := s.matchesDevice(a, r.Name, id, d)
+				h, ok, err := o.matchesDevice(a, r.Name, id, d)
 				if err != nil {
 					return nil, err
 				}
@@ -56,12 +63,12 @@ func (s *Search) holdersOf(a *Attachment, d device) ([]holder, error) {
 			}
 		}
 		for _, cl := range c.Claims {
-			claimed := s.describeClaimed(cl)
+			claimed := o.files.describeClaimed(cl)
 			ok, err := claimed.isDevice(d)
 			if err != nil {
 				return nil, err
 			}
-			if !ok || c.Name == s.q.Container && !s.isUsed(&claimed) {
+			if !ok || c.Name == o.q.Container && !o.files.isUsed(&claimed) {
 				continue
 			}
 			h := holder{container: c.Name, id: cl.Device, device: d.pci, claimed: &claimed,
@@ -85,13 +92,13 @@ func (s *Search) holdersOf(a *Attachment, d device) ([]holder, error) {
 
 // matchesDevice reports whether a device plugin's ID identifies device d. The plugin's file decides
 // if it exists, otherwise the ID itself.
-func (s *Search) matchesDevice(a *Attachment, resource, id string, d device) (h holder, ok bool, err error) {
+func (o *owners) matchesDevice(a *Attachment, resource, id string, d device) (h holder, ok bool, err error) {
 	h = holder{resource: resource, id: id, device: canonicalID(id), byName: id == d.vdpa}
 	direct := d.matchesID(id)
 	if !direct && isPCIAddress(id) && d.pci != "" {
 		return h, false, nil // another function
 	}
-	p := s.readPluginFile(resource, id)
+	p := o.files.readPlugin(resource, id)
 	other, described := deviceOf(p.info)
 	switch {
 	case !described:
@@ -110,8 +117,8 @@ func (s *Search) matchesDevice(a *Attachment, resource, id string, d device) (h 
 
 // findVariable returns the variable of the container's environment that lists a device, and the
 // device's ID in it.
-func (s *Search) findVariable(a *Attachment, d device) (v variable, id string, ok bool) {
-	for _, v := range s.env {
+func (o *owners) findVariable(a *Attachment, d device) (v variable, id string, ok bool) {
+	for _, v := range o.env {
 		for _, id := range v.ids {
 			if d.matchesID(id) {
 				return v, id, true
@@ -119,11 +126,11 @@ func (s *Search) findVariable(a *Attachment, d device) (v variable, id string, o
 			if isPCIAddress(id) && d.pci != "" {
 				continue
 			}
-			resource := s.resourceOf(v)
+			resource := o.resourceOf(v)
 			if resource == "" {
 				continue
 			}
-			if h, ok, err := s.matchesDevice(a, resource, id, d); ok && err == nil {
+			if h, ok, err := o.matchesDevice(a, resource, id, d); ok && err == nil {
 				return v, h.id, true
 			}
 		}
@@ -132,22 +139,22 @@ func (s *Search) findVariable(a *Attachment, d device) (v variable, id string, o
 }
 
 // findOwner sets the owner of the attachment's device.
-func (s *Search) findOwner(a *Attachment) {
+func (o *owners) findOwner(a *Attachment) {
 	d, ok := deviceOf(a.Info)
-	if !ok || a.Err != nil || s.q.Wanted != nil && !s.q.Wanted(a) {
+	if !ok || a.Err != nil || o.q.Wanted != nil && !o.q.Wanted(a) {
 		return
 	}
-	switch answer := s.kubeletAnswer(); {
+	switch answer := o.kubelet.allocation(); {
 	case answer.err != nil:
 		a.reject(fmt.Errorf("find the owner of %s: %w", d, answer.err))
 		return
 	case answer.answered:
-		s.setOwnerFromKubelet(a, d)
+		o.setOwnerFromKubelet(a, d)
 	default:
-		s.setOwnerFromEnvironment(a, d)
+		o.setOwnerFromEnvironment(a, d)
 	}
 	if a.Owner == OwnedHere {
-		s.addFromInfoVariable(a)
+		o.addFromInfoVariable(a)
 	}
 }
 
@@ -155,27 +162,27 @@ const hintForged = "remove the variable from the pod's spec: device plugins set 
 
 // setOwnerFromKubelet sets the owner from the kubelet's response, which alone decides. An
 // environment variable that contradicts it is a conflict.
-func (s *Search) setOwnerFromKubelet(a *Attachment, d device) {
-	answer := s.kubeletAnswer()
-	hs, err := s.holdersOf(a, d)
+func (o *owners) setOwnerFromKubelet(a *Attachment, d device) {
+	answer := o.kubelet.allocation()
+	hs, err := o.holdersOf(a, d)
 	if err != nil {
 		a.reject(err)
 		return
 	}
-	v, id, claimed := s.findVariable(a, d)
+	v, id, claimed := o.findVariable(a, d)
 	// The container itself comes first: a device that it shares with another container is its own.
 	switch {
-	case len(hs) > 0 && hs[0].container == s.q.Container:
+	case len(hs) > 0 && hs[0].container == o.q.Container:
 		h := hs[0]
 		a.Owner, a.OwnerFrom, a.DeviceID, a.Device = OwnedHere, answer.source, h.id, h.device
 		if h.resource != "" {
 			a.Resource = h.resource
-		} else if err := s.setClaimed(a, h.claimed, d); err != nil {
+		} else if err := o.setClaimed(a, h.claimed, d); err != nil {
 			a.reject(err)
 			return
 		}
 		for _, other := range hs[1:] {
-			if other.container != s.q.Container {
+			if other.container != o.q.Container {
 				a.Notes = append(a.Notes, fmt.Sprintf("the kubelet also allocated the device to container %q",
 					other.container))
 				break
@@ -206,10 +213,10 @@ func (s *Search) setOwnerFromKubelet(a *Attachment, d device) {
 
 // setClaimed records that the attachment's device belongs to a resource claim. The claim's metadata
 // must not contradict the network's sources.
-func (s *Search) setClaimed(a *Attachment, c *claimedDevice, d device) error {
+func (o *owners) setClaimed(a *Attachment, c *claimedDevice, d device) error {
 	a.Notes = append(a.Notes, "the device is one of resource claim "+diag.Quote(c.Namespace+"/"+c.Claim))
 	if c.meta == nil || c.meta.VhostUserPath == "" { // else it describes a socket, and the function may be its switch's
-		if err := s.compareWithClaim(a, &c.ClaimedDevice, d.String()); err != nil {
+		if err := o.compareWithClaim(a, &c.ClaimedDevice, d.String()); err != nil {
 			return err
 		}
 	}
@@ -222,8 +229,8 @@ const unlisted = "the kubelet does not list this container, because it lists no 
 	"container: none of the pod's devices is delivered to it"
 
 // setOwnerFromEnvironment sets the owner if the kubelet has no socket and is not required.
-func (s *Search) setOwnerFromEnvironment(a *Attachment, d device) {
-	v, id, ok := s.findVariable(a, d)
+func (o *owners) setOwnerFromEnvironment(a *Attachment, d device) {
+	v, id, ok := o.findVariable(a, d)
 	if !ok {
 		a.Notes = append(a.Notes, "the kubelet has no socket to ask, and no variable "+envPrefix+
 			"* of the container has the device")
@@ -233,14 +240,14 @@ func (s *Search) setOwnerFromEnvironment(a *Attachment, d device) {
 	if !d.matchesID(id) {
 		a.Device = d.sysfsName() // by the device plugin's file
 	}
-	s.trustVariable(a, v)
+	o.trustVariable(a, v)
 }
 
 // trustVariable makes this container the owner, because one of its variables lists the device.
-func (s *Search) trustVariable(a *Attachment, v variable) {
+func (o *owners) trustVariable(a *Attachment, v variable) {
 	a.Owner, a.OwnerFrom = OwnedHere, FromEnvironment(v.name)
 	if a.Resource == "" || envKey(a.Resource) != v.key {
-		a.Resource = s.resourceOf(v)
+		a.Resource = o.resourceOf(v)
 	}
 	a.Notes = append(a.Notes, "the kubelet has no socket to ask: "+v.name+
 		" of the container is trusted, although a pod's author can set it too")
@@ -249,8 +256,8 @@ func (s *Search) trustVariable(a *Attachment, v variable) {
 // addFromInfoVariable completes a device of this container from PCIDEVICE_*_INFO:
 // sriov-network-device-plugin writes no vhost-net into device-info, and without device-info no RDMA
 // device.
-func (s *Search) addFromInfoVariable(a *Attachment) {
-	for _, v := range s.env {
+func (o *owners) addFromInfoVariable(a *Attachment) {
+	for _, v := range o.env {
 		e, ok := v.info[canonicalID(a.DeviceID)]
 		if !ok {
 			continue

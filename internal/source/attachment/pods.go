@@ -21,32 +21,35 @@ type Pods func(ctx context.Context, host hostfs.Root, socket, namespace, name, u
 // PodObject returns the kubelet's own object of the pod. The first call queries the kubelet. Everything
 // but extended resources of DRA drivers works without it, so most callers ignore the error. A node whose
 // kubelet serves no Pods API is errdefs.ErrNotFound.
-func (s *Search) PodObject() (*allocation.Pod, error) {
-	if s.podQueried {
-		return s.pod, s.podErr
+func (s *Search) PodObject() (*allocation.Pod, error) { return s.kubelet.podObject() }
+
+// podObject is Search.PodObject.
+func (k *kubeletQuery) podObject() (*allocation.Pod, error) {
+	if k.podQueried {
+		return k.pod, k.podErr
 	}
-	s.podQueried = true
-	socket := s.opts.PodsSocket
-	if socket == "" || s.opts.Pods == nil {
-		s.podErr = fmt.Errorf("this program does not query it, or kubelet.podsSocket is \"\": %w", errdefs.ErrNotFound)
-	} else if err := s.checkPodsDir(path.Dir(socket)); err != nil {
-		s.podErr = err
-	} else if _, err := s.host.Stat(socket); errdefs.IsNotFound(err) {
-		s.podErr = fmt.Errorf("there is no %s: %w", socket, errdefs.ErrNotFound)
+	k.podQueried = true
+	socket := k.opts.PodsSocket
+	if socket == "" || k.opts.Pods == nil {
+		k.podErr = fmt.Errorf("this program does not query it, or kubelet.podsSocket is \"\": %w", errdefs.ErrNotFound)
+	} else if err := k.checkPodsDir(path.Dir(socket)); err != nil {
+		k.podErr = err
+	} else if _, err := k.host.Stat(socket); errdefs.IsNotFound(err) {
+		k.podErr = fmt.Errorf("there is no %s: %w", socket, errdefs.ErrNotFound)
 	} else {
-		s.podErr = s.callKubelet(podsPart, func(ctx context.Context) (err error) {
-			s.pod, err = s.opts.Pods(ctx, s.host, socket, s.q.Namespace, s.q.Pod, s.q.PodUID)
+		k.podErr = k.call(podsPart, func(ctx context.Context) (err error) {
+			k.pod, err = k.opts.Pods(ctx, k.host, socket, k.q.Namespace, k.q.Pod, k.q.PodUID)
 			return err
 		})
 	}
-	return s.pod, s.podErr
+	return k.pod, k.podErr
 }
 
-func (s *Search) checkPodsDir(dir string) error {
-	if s.opts.CheckResponsive == nil {
+func (k *kubeletQuery) checkPodsDir(dir string) error {
+	if k.opts.CheckResponsive == nil {
 		return nil
 	}
-	return s.opts.CheckResponsive(dir)
+	return k.opts.CheckResponsive(dir)
 }
 
 // networkStatus is the decoded part of an element of the annotation network-status. A user can write the
@@ -58,8 +61,8 @@ type networkStatus struct {
 
 // statusNetworks returns the networks that the pod's network-status lists for an interface, by a hint
 // that can be outdated or forged. The result is nil if the Pods API does not return one.
-func (s *Search) statusNetworks(ifName string) (names []string) {
-	pod, err := s.PodObject()
+func (k *kubeletQuery) statusNetworks(ifName string) (names []string) {
+	pod, err := k.podObject()
 	if err != nil || pod.NetworkStatus == "" {
 		return nil
 	}

@@ -23,7 +23,7 @@ func (s *Search) Resource(resource, id string) ([]Attachment, error) {
 	ids, err := s.allocatedIDs(resource)
 	if err != nil {
 		if u, ok := errors.AsType[*UnlistedError](err); ok {
-			u.Holders = s.containersWith(resource, id)
+			u.Holders = s.kubelet.containersWith(resource, id)
 		}
 		return nil, err
 	}
@@ -44,9 +44,9 @@ func (s *Search) Resource(resource, id string) ([]Attachment, error) {
 	}
 	out := make([]Attachment, 0, len(ids))
 	for _, id := range ids {
-		a, ok := s.describeAllocated(resource, id)
+		a, ok := s.files.describeAllocated(resource, id)
 		if !ok {
-			p := s.readPluginFile(resource, id)
+			p := s.files.readPlugin(resource, id)
 			a.File = p.path
 			a.Err = fmt.Errorf("device %q of resource %q: the device plugin wrote no device-info file %q, and the "+
 				"ID is not a PCI address: %w",
@@ -60,8 +60,8 @@ func (s *Search) Resource(resource, id string) ([]Attachment, error) {
 
 // containersWith returns the pod's containers that have a resource or, with an ID, that device of
 // it.
-func (s *Search) containersWith(resource, id string) (names []string) {
-	for _, c := range s.kubeletAnswer().pod {
+func (k *kubeletQuery) containersWith(resource, id string) (names []string) {
+	for _, c := range k.allocation().pod {
 		ids := c.IDs(resource)
 		if id != "" && containsID(ids, id) || id == "" && len(ids) > 0 {
 			names = append(names, c.Name)
@@ -72,9 +72,9 @@ func (s *Search) containersWith(resource, id string) (names []string) {
 
 // allocatedIDs returns the IDs of a resource that are allocated to the container. It returns none for a
 // container with a claim for extended resources, which has no IDs.
-func (s *Search) allocatedIDs(resource string) ([]string, error) {
-	answer := s.kubeletAnswer()
-	v, claimed := s.env.variableOf(resource)
+func (o *owners) allocatedIDs(resource string) ([]string, error) {
+	answer := o.kubelet.allocation()
+	v, claimed := o.env.variableOf(resource)
 	// An absent kubelet is reported separately, because the environment can replace it unless it is
 	// required.
 	switch {
@@ -93,8 +93,8 @@ func (s *Search) allocatedIDs(resource string) ([]string, error) {
 	}
 	ids := answer.container.IDs(resource)
 	for _, id := range v.ids {
-		if !s.isAllocated(id) {
-			return nil, s.forgedError(v, id)
+		if !o.isAllocated(id) {
+			return nil, o.forgedError(v, id)
 		}
 	}
 	if len(ids) == 0 && extendedResourceClaim(answer.container.Claims) == "" {
@@ -106,8 +106,8 @@ func (s *Search) allocatedIDs(resource string) ([]string, error) {
 
 // isAllocated reports whether the kubelet allocated a device to the container, from any resource
 // and under any ID.
-func (s *Search) isAllocated(id string) bool {
-	for _, r := range s.answer.container.Resources {
+func (o *owners) isAllocated(id string) bool {
+	for _, r := range o.kubelet.answer.container.Resources {
 		if containsID(r.IDs, id) {
 			return true
 		}
@@ -115,25 +115,25 @@ func (s *Search) isAllocated(id string) bool {
 			if isPCIAddress(other) {
 				continue
 			}
-			if d, ok := deviceOf(s.readPluginFile(r.Name, other).info); ok && d.matchesID(id) {
+			if d, ok := deviceOf(o.files.readPlugin(r.Name, other).info); ok && d.matchesID(id) {
 				return true
 			}
 		}
 	}
-	return slices.ContainsFunc(s.answer.container.Claims, func(cl allocation.ClaimDevice) bool {
+	return slices.ContainsFunc(o.kubelet.answer.container.Claims, func(cl allocation.ClaimDevice) bool {
 		if !isPCIAddress(id) {
 			return cl.Device == id
 		}
-		c := s.describeClaimed(cl)
+		c := o.files.describeClaimed(cl)
 		ok, err := c.isDevice(device{pci: canonicalID(id)})
 		return ok && err == nil
 	})
 }
 
 // forgedError returns the error for a device in the environment that the kubelet did not allocate.
-func (s *Search) forgedError(v variable, id string) error {
+func (o *owners) forgedError(v variable, id string) error {
 	statement := "it is allocated to no container of the pod"
-	for _, c := range s.answer.pod {
+	for _, c := range o.kubelet.answer.pod {
 		for _, r := range c.Resources {
 			if containsID(r.IDs, id) {
 				statement = fmt.Sprintf("it is container %q's", c.Name)
@@ -142,22 +142,22 @@ func (s *Search) forgedError(v variable, id string) error {
 	}
 	return &ConflictError{On: "whose device " + diag.Quote(id) + " is",
 		First:  Claim{FromEnvironment(v.name), "it is this container's"},
-		Second: Claim{s.answer.source, statement}, Hint: hintForged}
+		Second: Claim{o.kubelet.answer.source, statement}, Hint: hintForged}
 }
 
 // markOwned completes the description of a device that is allocated to this container.
-func (s *Search) markOwned(a *Attachment) {
+func (o *owners) markOwned(a *Attachment) {
 	d, ok := deviceOf(a.Info)
-	a.Owner, a.OwnerFrom = OwnedHere, s.kubeletAnswer().source
+	a.Owner, a.OwnerFrom = OwnedHere, o.kubelet.allocation().source
 	if a.Device = canonicalID(a.DeviceID); ok && !d.matchesID(a.DeviceID) {
 		a.Device = d.sysfsName()
 	}
-	if !s.kubeletAnswer().answered {
-		if v, ok := s.env.variableWithID(a.DeviceID, a.Resource); ok {
-			s.trustVariable(a, v)
+	if !o.kubelet.allocation().answered {
+		if v, ok := o.env.variableWithID(a.DeviceID, a.Resource); ok {
+			o.trustVariable(a, v)
 		}
 	}
 	if ok {
-		s.addFromInfoVariable(a)
+		o.addFromInfoVariable(a)
 	}
 }
