@@ -80,23 +80,28 @@ func parseYAML(text string) (*jsontree.Node, *diag.Diagnostic) {
 
 // checker holds a document to the rules of CDI and fills a specs.Spec from it.
 type checker struct {
-	parsedSpec
+	findings
 	withRefs bool
-	version  int   // index of knownVersions; -1 while it is not known
-	devices  int   // entries in the list of devices
-	path     []any // of the value that is decoded, or of the object that is checked: keys and indexes
+	version  int // index of knownVersions; -1 while it is not known
+	devices  int // entries in the list of devices
+}
+
+// findings collects the faults of a document, with their places in it.
+type findings struct {
+	parsedSpec
+	path []any // of the value that is decoded, or of the object that is checked: keys and indexes
 }
 
 // within calls do for a value below the current path: a member's key, or an element's index.
-func (c *checker) within(keyOrIndex any, do func()) {
-	c.path = append(c.path, keyOrIndex)
+func (f *findings) within(keyOrIndex any, do func()) {
+	f.path = append(f.path, keyOrIndex)
 	do()
-	c.path = c.path[:len(c.path)-1]
+	f.path = f.path[:len(f.path)-1]
 }
 
 // fieldPath returns the current path, with one more key where it is not "".
-func (c *checker) fieldPath(key string) string {
-	field := jsontree.JoinPath("", c.path...)
+func (f *findings) fieldPath(key string) string {
+	field := jsontree.JoinPath("", f.path...)
 	if key != "" {
 		field = jsontree.JoinPath(field, plainKey(key))
 	}
@@ -114,22 +119,22 @@ func plainKey(key string) string {
 }
 
 // reject reports that the value n breaks a rule; key names the field where the path does not.
-func (c *checker) reject(n *jsontree.Node, key, rule string) { c.report(n, key, describe(n), rule) }
+func (f *findings) reject(n *jsontree.Node, key, rule string) { f.report(n, key, describe(n), rule) }
 
-func (c *checker) report(n *jsontree.Node, key, found, rule string) {
-	if !c.isFull() {
-		c.faults = append(c.faults, &diag.Diagnostic{Line: n.Line, Column: n.Column, Field: c.fieldPath(key), Found: found, Rule: rule})
+func (f *findings) report(n *jsontree.Node, key, found, rule string) {
+	if !f.isFull() {
+		f.faults = append(f.faults, &diag.Diagnostic{Line: n.Line, Column: n.Column, Field: f.fieldPath(key), Found: found, Rule: rule})
 	}
 }
 
 // addWarning adds a finding that does not refuse the file.
-func (c *checker) addWarning(n *jsontree.Node, key, rule string) {
-	if len(c.warnings) < maxFaults {
-		c.warnings = append(c.warnings, &diag.Diagnostic{Line: n.Line, Column: n.Column, Field: c.fieldPath(key), Rule: rule, Severity: diag.SeverityWarning})
+func (f *findings) addWarning(n *jsontree.Node, key, rule string) {
+	if len(f.warnings) < maxFaults {
+		f.warnings = append(f.warnings, &diag.Diagnostic{Line: n.Line, Column: n.Column, Field: f.fieldPath(key), Rule: rule, Severity: diag.SeverityWarning})
 	}
 }
 
-func (c *checker) isFull() bool { return len(c.faults) >= maxFaults }
+func (f *findings) isFull() bool { return len(f.faults) >= maxFaults }
 
 // describe returns a value as a message shows it.
 func describe(n *jsontree.Node) string {

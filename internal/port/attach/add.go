@@ -57,10 +57,10 @@ func (t *Attachment) Add(ctx context.Context, allocate func(context.Context) (Ad
 		return err
 	}
 	if a.st, err = record.Open(t.Root, t.StateDir); err != nil {
-		return t.recordError(err)
+		return recordError(t.Interface, err)
 	}
 	defer a.st.Close()
-	t.reportStep("planned")
+	t.Reached.report("planned")
 	if a.peer != nil {
 		// Probe first: if the switch is down, Add records, allocates and creates nothing.
 		if err := t.switchError(a.peer.Probe(ctx)); err != nil {
@@ -70,14 +70,14 @@ func (t *Attachment) Add(ctx context.Context, allocate func(context.Context) (Ad
 	if err := a.createRecord(); err != nil {
 		return err
 	}
-	t.reportStep("recorded")
+	t.Reached.report("recorded")
 	err = a.createAttachment(ctx, allocate)
 	if err == nil {
-		t.reportStep("created")
+		t.Reached.report("created")
 		err = report(a.record.Info)
 	}
 	if err == nil {
-		t.reportStep("reported")
+		t.Reached.report("reported")
 		return nil
 	}
 	// The runtime gets the error of Add. If undoing fails, the record stays for Remove.
@@ -108,7 +108,7 @@ func (t *Attachment) planAdd() (*addition, error) {
 		return nil, err
 	}
 	if dir := a.record.Directory; dir != "" {
-		a.record.SocketDir, a.record.ClaimsDir, a.record.Claimed = t.SocketDir, t.ClaimsDir, t.claimedPath(dir)
+		a.record.SocketDir, a.record.ClaimsDir, a.record.Claimed = t.SocketDir, t.ClaimsDir, claimedPath(t.Root, t.SocketDir, dir)
 	}
 	a.record.InfoKept = a.before != nil
 	return a, nil
@@ -145,7 +145,7 @@ func (a *addition) planInfoFile() error {
 		}
 		full = path.Join(a.InfoDir, name)
 	}
-	err := a.checkInfoDir(a.InfoDir)
+	err := checkInfoDir(a.Root, a.InfoDir)
 	if err != nil {
 		return err
 	}
@@ -211,7 +211,7 @@ func (a *addition) createAttachment(ctx context.Context,
 			return err
 		}
 	}
-	a.reportStep("directory created")
+	a.Reached.report("directory created")
 	ctx, cancel := limitCreation(ctx)
 	defer cancel()
 	addresses, err := allocate(ctx)
@@ -219,7 +219,7 @@ func (a *addition) createAttachment(ctx context.Context,
 		return err
 	}
 	a.allocated = true
-	a.reportStep("addresses allocated")
+	a.Reached.report("addresses allocated")
 	if a.port != nil {
 		if err := a.createPort(ctx, addresses); err != nil {
 			return err

@@ -78,7 +78,7 @@ type Attachment struct {
 	// unreadable and could therefore have listed an IPAM plugin.
 	Release func(key record.Key, recorded *record.IPAM, isDamaged bool) error
 	// Reached is called after each step; nil for no call. Tests stop the program there.
-	Reached func(step string)
+	Reached StepFunc
 
 	driver     vswitch.Driver // replaces every driver in tests
 	loadedFile string         // path of the node's configuration, once loaded
@@ -104,8 +104,11 @@ type Addresses struct {
 	DNS      *devices.DNS
 }
 
-func (t *Attachment) reportStep(name string) {
-	if t.Reached != nil {
-		t.Reached(name)
+// StepFunc is called after each step of an operation.
+type StepFunc func(step string)
+
+func (f StepFunc) report(step string) {
+	if f != nil {
+		f(step)
 	}
 }

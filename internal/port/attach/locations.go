@@ -13,6 +13,7 @@ import (
 	"github.com/jackfield/jackfield/internal/base/name"
 	"github.com/jackfield/jackfield/internal/base/reserved"
 	"github.com/jackfield/jackfield/internal/config"
+	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/internal/host/trust"
 	"github.com/jackfield/jackfield/internal/port/record"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
@@ -85,8 +86,8 @@ func (t *Attachment) checkRecord(r *record.Record) error {
 
 // checkInfoDir checks that only root can replace a directory of device-info files or create files
 // in it. A missing directory is permitted.
-func (t *Attachment) checkInfoDir(dir string) error {
-	f, err := trust.OpenOwnDir(t.Root, dir)
+func checkInfoDir(root hostfs.Root, dir string) error {
+	f, err := trust.OpenOwnDir(root, dir)
 	switch {
 	case errdefs.IsNotFound(err):
 		return nil

@@ -53,8 +53,8 @@ func limitCreation(ctx context.Context) (context.Context, context.CancelFunc) {
 }
 
 // limitSwitch returns a context for one operation's requests to a vswitch.
-func (t *Attachment) limitSwitch(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, cmp.Or(t.Timeout, DefaultTimeout))
+func limitSwitch(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, cmp.Or(timeout, DefaultTimeout))
 }
 
 // loadNodeConfig loads the node's configuration and returns it with the named vswitch.
@@ -212,19 +212,19 @@ func (a *addition) recordPort(ctx context.Context) error {
 		end, _ := ctx.Deadline() // set by Add
 		unlock, err := a.st.Lock(time.Until(end))
 		if err != nil {
-			return a.recordError(err)
+			return recordError(a.Interface, err)
 		}
 		defer unlock()
 		others, err := a.st.CountPorts(a.Key)
 		if err != nil {
-			return a.recordError(err)
+			return recordError(a.Interface, err)
 		}
 		if refused, _ := a.policy.LimitPorts(a.subject(), others); refused != nil {
 			return Fail(CodeDenied, "the node's policy limits the ports of the pod", "%v", refused)
 		}
 	}
 	a.record.Switch, a.record.ConfigFile, a.record.Port = a.Port.Vswitch, a.ConfigFile, a.port
-	return a.recordError(a.st.Update(&a.record))
+	return recordError(a.Interface, a.st.Update(&a.record))
 }
 
 // createPort records the port with its addresses and creates it. It updates the plan with the
@@ -234,8 +234,8 @@ func (a *addition) createPort(ctx context.Context, addresses Addresses) error {
 	if err := a.recordPort(ctx); err != nil {
 		return err
 	}
-	a.reportStep("port recorded")
-	unlock, err := a.lockPort(ctx, a.st, &a.record)
+	a.Reached.report("port recorded")
+	unlock, err := lockPort(ctx, a.st, &a.record)
 	if err != nil {
 		return err
 	}
@@ -245,7 +245,7 @@ func (a *addition) createPort(ctx context.Context, addresses Addresses) error {
 	if err != nil {
 		return a.switchError(err)
 	}
-	a.reportStep("port created")
+	a.Reached.report("port created")
 	a.port = &got
 	if got.Socket == a.socket {
 		return nil
@@ -256,19 +256,19 @@ func (a *addition) createPort(ctx context.Context, addresses Addresses) error {
 	}
 	a.socket = got.Socket
 	setSocket(a.record.Info, got.Socket)
-	return a.recordError(a.st.Update(&a.record))
+	return recordError(a.Interface, a.st.Update(&a.record))
 }
 
 // lockPort takes the lock of a record with a port, so that the reconciler of the NRI plugin cannot
 // re-create the port during its removal.
-func (t *Attachment) lockPort(ctx context.Context, st *record.Store, r *record.Record) (unlock func(), err error) {
+func lockPort(ctx context.Context, st *record.Store, r *record.Record) (unlock func(), err error) {
 	if r.Port == nil {
 		return func() {}, nil
 	}
 	end, _ := ctx.Deadline() // set by every caller
 	unlock, err = st.LockRecord(r.Key, time.Until(end))
 	if err != nil {
-		return nil, t.recordError(err)
+		return nil, recordError(r.Interface, err)
 	}
 	if unlock == nil {
 		return nil, Fail(codeLater, "try again later", "another process has changed or removed record %q meanwhile",
@@ -344,7 +344,7 @@ func (t *Attachment) listPorts(ctx context.Context, file, name string) (vswitch.
 	if err != nil {
 		return nil, nil, err
 	}
-	ctx, cancel := t.limitSwitch(ctx)
+	ctx, cancel := limitSwitch(ctx, t.Timeout)
 	defer cancel()
 	ports, err := driver.List(ctx)
 	return driver, ports, t.switchError(err)
@@ -357,7 +357,7 @@ func (i *inspection) checkResponding(ctx context.Context, driver vswitch.Driver)
 	if !ok {
 		return nil
 	}
-	ctx, cancel := i.limitSwitch(ctx)
+	ctx, cancel := limitSwitch(ctx, i.Timeout)
 	defer cancel()
 	return i.switchError(responder.CheckResponding(ctx))
 }
@@ -376,7 +376,7 @@ func (m *removal) collectPorts(ctx context.Context, valid map[record.Key]bool) e
 	var keys []record.Key
 	if m.st != nil {
 		if keys, err = m.st.Keys(); err != nil {
-			return m.recordError(err)
+			return recordError(m.Interface, err)
 		}
 	}
 	var errs []error
@@ -389,7 +389,7 @@ func (m *removal) collectPorts(ctx context.Context, valid map[record.Key]bool) e
 		if o.Network != m.Network || isRecorded || valid[key] {
 			continue
 		}
-		ctx, cancel := m.limitSwitch(ctx)
+		ctx, cancel := limitSwitch(ctx, m.Timeout)
 		errs = append(errs, m.switchError(driver.Remove(ctx, o)))
 		cancel()
 		errs = append(errs, m.releaseUnknownAddresses(key))

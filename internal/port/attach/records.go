@@ -38,7 +38,7 @@ func StateDirOf(root hostfs.Root, cfg *config.Config, key record.Key) string {
 // findRecords opens the directory of records. It returns nil if the directory is missing.
 func (t *Attachment) findRecords() (*record.Store, error) {
 	st, err := record.Find(t.Root, t.StateDir)
-	return st, t.recordError(err)
+	return st, recordError(t.Interface, err)
 }
 
 // findRecord returns the first readable record of the network that matches, or nil.
@@ -54,7 +54,7 @@ func (i *inspection) findRecord(matches func(*record.Record) bool) (*record.Reco
 			return r, nil
 		}
 	}
-	return nil, i.recordError(err)
+	return nil, recordError(i.Interface, err)
 }
 
 // createRecord writes the record of an Add.
@@ -63,18 +63,18 @@ func (a *addition) createRecord() error {
 	if errdefs.IsInvalidArgument(err) {
 		return Fail(codeConfig, "invalid network configuration: name", "%v", err)
 	}
-	return a.recordError(err)
+	return recordError(a.Interface, err)
 }
 
 // recordError adds a code to an error of package record.
-func (t *Attachment) recordError(err error) error {
+func recordError(ifName string, err error) error {
 	switch {
 	case err == nil:
 		return nil
 	case errdefs.IsConflict(err):
 		return Fail(codeLater, "try again later", "%v", err)
 	case errdefs.IsAlreadyExists(err):
-		return Fail(CodeExists, "interface "+t.Interface+" of the container already exists", "%v", err)
+		return Fail(CodeExists, "interface "+ifName+" of the container already exists", "%v", err)
 	}
 	return dirError("stateDir", err)
 }
@@ -89,7 +89,7 @@ func (t *Attachment) ReadRecord() (*record.Record, error) {
 	if st != nil {
 		defer st.Close()
 		if r, err = t.readRecord(st, t.Key); err != nil {
-			return nil, t.recordError(err)
+			return nil, recordError(t.Interface, err)
 		}
 	}
 	if r == nil {

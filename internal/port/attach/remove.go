@@ -77,7 +77,7 @@ func (m *removal) markLeftover() error {
 		return nil // an unreadable record has been reported
 	}
 	r.Leftover = true
-	return m.recordError(m.st.Update(r))
+	return recordError(m.Interface, m.st.Update(r))
 }
 
 // RemoveLeftovers removes the adapter's recorded attachments of this interface, in any network. It
@@ -90,7 +90,7 @@ func (t *Attachment) RemoveLeftovers(ctx context.Context) error {
 	}
 	keys, err := m.st.Keys()
 	if err != nil {
-		return t.recordError(err)
+		return recordError(t.Interface, err)
 	}
 	isResponding := true // until the removal of a leftover fails
 	for _, key := range keys {
@@ -137,7 +137,7 @@ func (m *removal) removeRecorded(ctx context.Context, key record.Key) error {
 	case errdefs.IsInvalidArgument(err):
 		return m.removeUnrecorded(ctx, key, err)
 	case err != nil:
-		return JoinErrors(m.releaseUnknownAddresses(key), m.recordError(err))
+		return JoinErrors(m.releaseUnknownAddresses(key), recordError(m.Interface, err))
 	case r == nil:
 		m.removeUnrecordedPort(ctx, key)
 		r = &record.Record{Key: key, InfoKept: true}
@@ -152,9 +152,9 @@ func (m *removal) removeRecorded(ctx context.Context, key record.Key) error {
 // everything else while that fails. It removes the record last, so that the next Remove or
 // CollectGarbage retries after a failure.
 func (m *removal) removeAll(ctx context.Context, r *record.Record, release func() error) error {
-	ctx, cancel := m.limitSwitch(ctx)
+	ctx, cancel := limitSwitch(ctx, m.Timeout)
 	defer cancel()
-	unlock, err := m.lockPort(ctx, m.st, r)
+	unlock, err := lockPort(ctx, m.st, r)
 	if err != nil {
 		return err
 	}
@@ -162,12 +162,12 @@ func (m *removal) removeAll(ctx context.Context, r *record.Record, release func(
 	if err := m.removePort(ctx, r); err != nil {
 		return err
 	}
-	m.reportStep("port removed")
+	m.Reached.report("port removed")
 	if err := JoinErrors(release(), m.removeAttachment(r)); err != nil {
 		return err
 	}
-	m.reportStep("removed")
-	return m.recordError(m.st.Remove(r.Key))
+	m.Reached.report("removed")
+	return recordError(m.Interface, m.st.Remove(r.Key))
 }
 
 // removeAttachment removes the device-info file and the directory of a record. Missing parts are no
@@ -175,17 +175,17 @@ func (m *removal) removeAll(ctx context.Context, r *record.Record, release func(
 func (m *removal) removeAttachment(r *record.Record) error {
 	var err error
 	if !r.InfoKept {
-		if err = m.checkInfoDir(r.InfoDir); err == nil {
+		if err = checkInfoDir(m.Root, r.InfoDir); err == nil {
 			err = ioError("device-info", deviceinfo.CNIDir{Root: m.Root.Dir(), Dir: r.InfoDir}.Remove(r.InfoFile))
 		}
 	}
-	m.reportStep("device-info removed")
+	m.Reached.report("device-info removed")
 	return JoinErrors(err, m.removeClaimedDir(r))
 }
 
 // removeTemporary removes the temporary files of killed writers in the device-info directory.
 func (m *removal) removeTemporary() error {
-	if m.checkInfoDir(m.InfoDir) != nil {
+	if checkInfoDir(m.Root, m.InfoDir) != nil {
 		return nil // no Add has written there
 	}
 	names, err := m.Root.ReadDir(m.InfoDir, maxInfoNames)
@@ -212,7 +212,7 @@ func (t *Attachment) CollectGarbage(ctx context.Context, valid map[record.Key]bo
 	}
 	keys, err := m.st.Keys()
 	unfinished, err2 := m.st.UnfinishedKeys()
-	errs := []error{t.recordError(err), t.recordError(err2)}
+	errs := []error{recordError(t.Interface, err), recordError(t.Interface, err2)}
 	for _, key := range append(keys, unfinished...) {
 		if key.Network != t.Network || valid[key] {
 			continue
@@ -236,7 +236,7 @@ func (m *removal) releaseUnrecorded() error {
 		for _, key := range keys {
 			recorded = append(recorded, key.ContainerID)
 		}
-		return m.recordError(err)
+		return recordError(m.Interface, err)
 	})
 	err := sockdir.New(m.Root, m.ClaimsDir).Release(func(h sockdir.Holder) bool {
 		return h == m.holder(h.Sandbox) && readKeys() == nil && !slices.Contains(recorded, h.Sandbox)
@@ -254,10 +254,10 @@ func (m *removal) releaseUnrecorded() error {
 // which the runtime logs.
 func (m *removal) removeUnrecorded(ctx context.Context, key record.Key, broken error) error {
 	fmt.Fprintf(m.Log, "%s: %v; removing the record and everything with the attachment's names\n", m.Program,
-		m.recordError(broken))
+		recordError(m.Interface, broken))
 	name := DirName(key)
 	r := &record.Record{Key: key, InfoKept: true, SocketDir: m.SocketDir, Directory: name, ClaimsDir: m.ClaimsDir,
-		Claimed: m.claimedPath(name)}
+		Claimed: claimedPath(m.Root, m.SocketDir, name)}
 	if m.Port.Vswitch != "" {
 		owner := portOwner(key)
 		r.Switch, r.ConfigFile, r.Port = m.Port.Vswitch, m.ConfigFile, &vswitch.Port{Name: vswitch.PortName(owner),
@@ -271,7 +271,7 @@ func (m *removal) removeUnrecorded(ctx context.Context, key record.Key, broken e
 // removeOwnInfoFiles removes the device-info files of an attachment that this plugin wrote.
 func (m *removal) removeOwnInfoFiles(key record.Key) error {
 	dir := deviceinfo.CNIDir{Root: m.Root.Dir(), Dir: m.InfoDir}
-	if m.checkInfoDir(m.InfoDir) != nil {
+	if checkInfoDir(m.Root, m.InfoDir) != nil {
 		return nil
 	}
 	files, err := dir.List()

@@ -125,8 +125,8 @@ func openDir(host hostfs.Root, key, dir string, perm uint32) (*os.File, error) {
 
 // claimedPath returns the canonical path of an attachment's directory. Claims use canonical paths,
 // so that two spellings of one path conflict.
-func (t *Attachment) claimedPath(name string) string {
-	return path.Join(t.Root.Canonical(t.SocketDir), name)
+func claimedPath(root hostfs.Root, socketDir, name string) string {
+	return path.Join(root.Canonical(socketDir), name)
 }
 
 // holder returns the holder of a container's directories, with the program that creates them.
@@ -137,7 +137,7 @@ func (t *Attachment) holder(containerID string) sockdir.Holder {
 // claimAndCreateSocketDir claims an attachment's directory for the pod and creates it. The claim
 // prevents other pods from getting the directory before the pod's first container is created.
 func (a *addition) claimAndCreateSocketDir(name string) (err error) {
-	dirs, claimed, holder := sockdir.New(a.Root, a.ClaimsDir), a.claimedPath(name), a.holder(a.ContainerID)
+	dirs, claimed, holder := sockdir.New(a.Root, a.ClaimsDir), claimedPath(a.Root, a.SocketDir, name), a.holder(a.ContainerID)
 	fresh, err := dirs.Claim(claimed, holder, true)
 	if errdefs.IsConflict(err) {
 		return Fail(codeConfig, "the attachment's socket directory belongs to another pod", "%v", err)
@@ -145,7 +145,7 @@ func (a *addition) claimAndCreateSocketDir(name string) (err error) {
 	if err != nil {
 		return Fail(codeIO, "I/O failure: claimsDir", "record the holder of %q in %q: %v", claimed, a.ClaimsDir, err)
 	}
-	a.reportStep("holder of the directory recorded")
+	a.Reached.report("holder of the directory recorded")
 	fd, err := a.createSocketDir(name)
 	if err != nil {
 		if fresh && AsError(err).Code == CodeExists {
@@ -155,7 +155,7 @@ func (a *addition) claimAndCreateSocketDir(name string) (err error) {
 		return err
 	}
 	defer unix.Close(fd)
-	a.reportStep("directory created")
+	a.Reached.report("directory created")
 	// The plugin runs in the runtime's mount namespace, so the host sees the mount that limits the size.
 	root, err := dirs.Limit(claimed, fd, holder, a.SocketDirSize)
 	switch {
@@ -165,7 +165,7 @@ func (a *addition) claimAndCreateSocketDir(name string) (err error) {
 		return Fail(codeIO, "I/O failure: claimsDir", "record the creation of %q in %q: %v", claimed, a.ClaimsDir, err)
 	case root != fd:
 		unix.Close(root)
-		a.reportStep("file system mounted")
+		a.Reached.report("file system mounted")
 	}
 	return nil
 }

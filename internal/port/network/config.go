@@ -23,7 +23,8 @@ import (
 // ApplyLocations checks its locations. Its Attachment holds the requests of the keys.
 type Config struct {
 	attach.Attachment
-	Text       string // the whole configuration
+	document
+
 	Version    string // of the specification
 	IPAMType   string // "" for none
 	IPAMFault  error  // fault of the key ipam, for DEL and GC
@@ -34,7 +35,6 @@ type Config struct {
 	Valid      []types.GCAttachment
 	ValidGiven bool
 
-	root   *jsontree.Node    // parsed Text
 	chosen map[string]string // location keys with their values
 }
 
@@ -99,7 +99,7 @@ func ParseHeader(data []byte) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Config{Text: string(data), root: root, Version: "0.1.0"} // the version of a configuration without a version
+	c := &Config{document: document{string(data), root}, Version: "0.1.0"} // the version of a configuration without a version
 	c.Source = c
 	for _, f := range []struct {
 		key string

@@ -12,9 +12,15 @@ import (
 	"github.com/jackfield/jackfield/internal/base/jsontree"
 )
 
+// document is the text of a configuration, which messages quote.
+type document struct {
+	Text string         // the whole configuration
+	root *jsontree.Node // parsed Text
+}
+
 // findValue returns the value of a dotted key, or nil. Names in it can contain dots themselves.
-func (c *Config) findValue(key string) *jsontree.Node {
-	for at := c.root; ; {
+func (d *document) findValue(key string) *jsontree.Node {
+	for at := d.root; ; {
 		if n := at.Member(key); n != nil {
 			return n
 		}
@@ -28,8 +34,8 @@ func (c *Config) findValue(key string) *jsontree.Node {
 
 // Place returns the place of a key's value as the prefix of a message, or "" for a missing key.
 // Together with Name and Value, it implements attach.Source.
-func (c *Config) Place(key string) string {
-	n := c.findValue(key)
+func (d *document) Place(key string) string {
+	n := d.findValue(key)
 	if n == nil {
 		return ""
 	}
@@ -38,17 +44,17 @@ func (c *Config) Place(key string) string {
 
 // sourceOf returns a value in the configuration's spelling, without white space and of bounded
 // length.
-func (c *Config) sourceOf(n *jsontree.Node) string {
+func (d *document) sourceOf(n *jsontree.Node) string {
 	if n == nil {
 		return "nothing"
 	}
 	var b bytes.Buffer
-	_ = json.Compact(&b, []byte(c.Text[n.Start:n.End])) // it is JSON
+	_ = json.Compact(&b, []byte(d.Text[n.Start:n.End])) // it is JSON
 	return diag.Excerpt(b.String(), diag.MaxExcerpt)
 }
 
 // Name returns a key unchanged, because users write it in this form.
-func (c *Config) Name(key string) string { return key }
+func (d *document) Name(key string) string { return key }
 
 // Value returns the value of a key in the configuration's spelling.
-func (c *Config) Value(key string) string { return c.sourceOf(c.findValue(key)) }
+func (d *document) Value(key string) string { return d.sourceOf(d.findValue(key)) }
