@@ -136,7 +136,8 @@ func nodePaths(nodes []nodeDecision) []string {
 
 // addNodes adds nodes of a device, if policy grants all of them.
 func addNodes(in *inputs, d *delta, a *attachment.Attachment, nodes []nodeDecision) error {
-	if refused := slices.DeleteFunc(slices.Clone(nodes), func(n nodeDecision) bool { return !n.refused }); len(refused) > 0 {
+	if refused := slices.DeleteFunc(slices.Clone(nodes),
+		func(n nodeDecision) bool { return !n.refused }); len(refused) > 0 {
 		// A rule that grants a node of this device and not the others is a mistake, and the container is refused: see
 		// resolveAttachment. A grant of a node that all devices share is none for this device.
 		for _, n := range nodes {
@@ -162,7 +163,8 @@ func addNode(in *inputs, d *delta, a *attachment.Attachment, n *nodeDecision) er
 	d.item.noteGrant(n.grant)
 	d.item.Rule = cmp.Or(d.item.Rule, n.grant.Rule)
 	d.item.Outcome = Injected // also if another device brought the node
-	origin := edit.Origin{Source: edit.Attachment, Request: d.item.Request, File: a.File, Field: n.From, Rule: n.grant.Rule}
+	origin := edit.Origin{Source: edit.Attachment, Request: d.item.Request, File: a.File, Field: n.From,
+		Rule: n.grant.Rule}
 	mode := n.FileMode
 	device := edit.Device{Path: n.Path, HostPath: n.Path, Type: "c", Major: int64(n.Major), Minor: int64(n.Minor),
 		FileMode: &mode, Access: "rw", Origin: origin}

@@ -123,14 +123,16 @@ func (f *findings) reject(n *jsontree.Node, key, rule string) { f.report(n, key,
 
 func (f *findings) report(n *jsontree.Node, key, found, rule string) {
 	if !f.isFull() {
-		f.faults = append(f.faults, &diag.Diagnostic{Line: n.Line, Column: n.Column, Field: f.fieldPath(key), Found: found, Rule: rule})
+		f.faults = append(f.faults, &diag.Diagnostic{Line: n.Line, Column: n.Column, Field: f.fieldPath(key), Found: found,
+			Rule: rule})
 	}
 }
 
 // addWarning adds a finding that does not refuse the file.
 func (f *findings) addWarning(n *jsontree.Node, key, rule string) {
 	if len(f.warnings) < maxFaults {
-		f.warnings = append(f.warnings, &diag.Diagnostic{Line: n.Line, Column: n.Column, Field: f.fieldPath(key), Rule: rule, Severity: diag.SeverityWarning})
+		f.warnings = append(f.warnings, &diag.Diagnostic{Line: n.Line, Column: n.Column, Field: f.fieldPath(key), Rule: rule,
+			Severity: diag.SeverityWarning})
 	}
 }
 

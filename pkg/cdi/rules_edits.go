@@ -24,7 +24,8 @@ func (c *checker) checkEdits(n *jsontree.Node, e *specs.ContainerEdits) {
 	if countEntries(netDevices) > 0 {
 		c.requireVersion("1.1.0", netDevices, "netDevices", "")
 	}
-	c.refuseSame(netDevices, "netDevices", "hostInterfaceName", "another network device of these edits is the same interface")
+	c.refuseSame(netDevices, "netDevices", "hostInterfaceName",
+		"another network device of these edits is the same interface")
 	c.refuseSame(netDevices, "netDevices", "name", "another network device of these edits has this name")
 	if e.IntelRdt != nil {
 		c.requireVersion("0.7.0", n.Member("intelRdt"), "intelRdt", "")
@@ -70,11 +71,17 @@ func (c *checker) checkFileMode(n *jsontree.Node, d *specs.DeviceNode) {
 	nodeType := strings.Replace(d.Type, "u", "c", 1)
 	switch mode := uint32(*d.FileMode); {
 	case bits == "?":
-		c.reject(n, "fileMode", fmt.Sprintf("is octal %04o, which is no mode of a device node: must be permission bits, at most 4095 (octal 7777)", mode)+decimal)
+		c.reject(n, "fileMode",
+			fmt.Sprintf("is octal %04o, which is no mode of a device node: must be permission bits, at most 4095 (octal 7777)",
+				mode)+decimal)
 	case bits != "" && nodeType != "" && bits != nodeType:
-		c.reject(n, "fileMode", fmt.Sprintf("is octal %04o, with the type bits of %s, but the type is %s: must be permission bits", mode, bits, d.Type))
+		c.reject(n, "fileMode",
+			fmt.Sprintf("is octal %04o, with the type bits of %s, but the type is %s: must be permission bits",
+				mode, bits, d.Type))
 	case bits != "":
-		c.addWarning(n, "fileMode", fmt.Sprintf("is octal %04o, with the type bits of %s: only its permission bits count, octal %04o", mode, bits, mode&cdiedits.PermissionMask))
+		c.addWarning(n, "fileMode",
+			fmt.Sprintf("is octal %04o, with the type bits of %s: only its permission bits count, octal %04o",
+				mode, bits, mode&cdiedits.PermissionMask))
 	case mode > 0o777:
 		c.addWarning(n, "fileMode", fmt.Sprintf("is octal %04o, with bits that mean nothing on a device node", mode)+decimal)
 	}
@@ -83,7 +90,8 @@ func (c *checker) checkFileMode(n *jsontree.Node, d *specs.DeviceNode) {
 func (c *checker) checkNetDevice(n *jsontree.Node, d *specs.LinuxNetDevice) {
 	c.requireText(n, "hostInterfaceName", d.HostInterfaceName)
 	c.requireText(n, "name", d.Name)
-	c.addRef(n.Member("hostInterfaceName"), "hostInterfaceName", func(host hostfs.Root) *diag.Diagnostic { return cdiedits.CheckInterface(host, d.HostInterfaceName) })
+	c.addRef(n.Member("hostInterfaceName"), "hostInterfaceName",
+		func(host hostfs.Root) *diag.Diagnostic { return cdiedits.CheckInterface(host, d.HostInterfaceName) })
 	c.addRef(n.Member("name"), "name", func(hostfs.Root) *diag.Diagnostic { return cdiedits.CheckInterfaceName(d.Name) })
 }
 
@@ -104,7 +112,8 @@ func (c *checker) checkMount(n *jsontree.Node, m *specs.Mount) {
 	// The source of a mount that is no bind mount need not be a path: "tmpfs".
 	if bind || slices.Contains([]string{"", "bind", "rbind", "none"}, m.Type) {
 		c.requireAbsolute(n, "hostPath", m.HostPath)
-		c.addRef(n.Member("hostPath"), "hostPath", func(host hostfs.Root) *diag.Diagnostic { return cdiedits.CheckMountSource(host, m.HostPath) })
+		c.addRef(n.Member("hostPath"), "hostPath",
+			func(host hostfs.Root) *diag.Diagnostic { return cdiedits.CheckMountSource(host, m.HostPath) })
 		if c.withRefs && !bind {
 			c.addWarning(n, "options", `has neither "bind" nor "rbind": runc then fails to make the bind mount`)
 		}

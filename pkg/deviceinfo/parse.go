@@ -41,7 +41,8 @@ func (o marshalOptions) parse(data []byte, file string) (*Info, error) {
 
 // tooLarge reports a source of more than limit bytes.
 func tooLarge(file string, size, limit int64) FieldErrors {
-	return FieldErrors{{File: file, Found: fmt.Sprintf("%d bytes", size), Rule: fmt.Sprintf("must have at most %d bytes", limit),
+	return FieldErrors{{File: file, Found: fmt.Sprintf("%d bytes", size),
+		Rule: fmt.Sprintf("must have at most %d bytes", limit),
 		Hint: "remove keys that the specification does not define, or shorten them"}}
 }
 
@@ -72,8 +73,10 @@ func (v *validator) reportDuplicates(n *jsontree.Node, path, section string) {
 			continue
 		}
 		if earlier := first[child.Key]; earlier != nil {
-			v.addFault(FieldError{Line: child.KeyLine, Column: child.KeyColumn, Field: joinPath(path, child.Key), Found: quoteKey(child.Key) + " again",
-				Rule: "must occur only once", Section: section, Hint: fmt.Sprintf("the first is at line %d column %d", earlier.KeyLine, earlier.KeyColumn)})
+			v.addFault(FieldError{Line: child.KeyLine, Column: child.KeyColumn, Field: joinPath(path, child.Key),
+				Found: quoteKey(child.Key) + " again",
+				Rule:  "must occur only once", Section: section,
+				Hint: fmt.Sprintf("the first is at line %d column %d", earlier.KeyLine, earlier.KeyColumn)})
 		} else {
 			first[child.Key] = child
 		}

@@ -43,13 +43,16 @@ func (v *validator) validateInfo(n *jsontree.Node, path string) *Info {
 	if o.findMember("type") == nil {
 		o.hintType(types)
 	}
-	info.Version = o.readText("version", true, "3.1.2", `the version of the specification, "1.1.0" or "1.0.0"`, checkVersion)
+	info.Version = o.readText("version", true, "3.1.2", `the version of the specification, "1.1.0" or "1.0.0"`,
+		checkVersion)
 	o.warnOfVersion(info.Version)
 
-	if m, ok := o.findMap(TypePCI, "3.1.3", "pci-address", "vhost-net", "rdma-device", "pf-pci-address", "representor-device"); ok {
+	if m, ok := o.findMap(TypePCI, "3.1.3", "pci-address", "vhost-net", "rdma-device", "pf-pci-address",
+		"representor-device"); ok {
 		info.PCI = m.readPCI()
 	}
-	if m, ok := o.findMap(TypeVDPA, "3.1.4", "parent-device", "driver", "path", "pci-address", "pf-pci-address", "representor-device"); ok {
+	if m, ok := o.findMap(TypeVDPA, "3.1.4", "parent-device", "driver", "path", "pci-address", "pf-pci-address",
+		"representor-device"); ok {
 		info.VDPA = m.readVDPA()
 	}
 	if m, ok := o.findMap(TypeVhostUser, "3.1.5", "mode", "path"); ok {
@@ -60,7 +63,8 @@ func (v *validator) validateInfo(n *jsontree.Node, path string) *Info {
 	}
 	if info.Type != "" && o.findMember(string(info.Type)) == nil {
 		section := map[Type]string{TypePCI: "3.1.3", TypeVDPA: "3.1.4", TypeVhostUser: "3.1.5", TypeMemif: "3.1.6"}[info.Type]
-		o.reportMissing(string(info.Type), o.findMember("type"), section, fmt.Sprintf("an object, because \"type\" is %q", info.Type))
+		o.reportMissing(string(info.Type), o.findMember("type"), section,
+			fmt.Sprintf("an object, because \"type\" is %q", info.Type))
 	}
 	info.Extra = o.unknownMembers()
 	return info
@@ -83,22 +87,25 @@ func (o object) warnOfVersion(version string) {
 		return
 	case version != version100:
 		o.addWarning(FieldError{Line: n.Line, Column: n.Column, Field: joinPath(o.path, "version"), Found: o.sourceOf(n),
-			Rule: `should be "1.1.0" or "1.0.0"`, Section: "3.1.2", Hint: "it is read as 1.1.0; keys that a later version added have no effect"})
+			Rule: `should be "1.1.0" or "1.0.0"`, Section: "3.1.2",
+			Hint: "it is read as 1.1.0; keys that a later version added have no effect"})
 		return
 	}
 	for t, section := range map[string]string{"pci": "3.1.3.5", "vdpa": "3.1.4.6"} {
 		const key = "representor-device"
 		if m := o.findMember(t).Member(key); m != nil {
-			o.addWarning(FieldError{Line: m.KeyLine, Column: m.KeyColumn, Field: joinPath(joinPath(o.path, t), key), Found: quoteKey(key),
-				Rule: `needs "version" to be "1.1.0"`, Section: section, Hint: "1.0.0 does not have the key"})
+			o.addWarning(FieldError{Line: m.KeyLine, Column: m.KeyColumn, Field: joinPath(joinPath(o.path, t), key),
+				Found: quoteKey(key),
+				Rule:  `needs "version" to be "1.1.0"`, Section: section, Hint: "1.0.0 does not have the key"})
 		}
 	}
 }
 
 func (o object) readPCI() *PCI {
 	return &PCI{
-		PCIAddress:        o.readPCIAddress("pci-address", true, "3.1.3.1"),
-		VhostNet:          o.readText("vhost-net", false, "3.1.3.2", "the absolute path of the vhost-net character device", checkPath),
+		PCIAddress: o.readPCIAddress("pci-address", true, "3.1.3.1"),
+		VhostNet: o.readText("vhost-net", false, "3.1.3.2", "the absolute path of the vhost-net character device",
+			checkPath),
 		RDMADevice:        o.readText("rdma-device", false, "3.1.3.3", "the name of an RDMA device", checkNames),
 		PFPCIAddress:      o.readPCIAddress("pf-pci-address", false, "3.1.3.4"),
 		RepresentorDevice: o.readText("representor-device", false, "3.1.3.5", "the name of a network device", checkNetdev),
@@ -108,14 +115,16 @@ func (o object) readPCI() *PCI {
 
 func (o object) readVDPA() *VDPA {
 	d := &VDPA{
-		ParentDevice: o.readText("parent-device", true, "3.1.4.1", "the name of a device in /sys/bus/vdpa/devices", checkName),
-		Driver:       VDPADriver(o.readEnum("driver", "3.1.4.2", string(VDPAVhost), string(VDPAVirtio))),
+		ParentDevice: o.readText("parent-device", true, "3.1.4.1", "the name of a device in /sys/bus/vdpa/devices",
+			checkName),
+		Driver: VDPADriver(o.readEnum("driver", "3.1.4.2", string(VDPAVhost), string(VDPAVirtio))),
 	}
 	const rule = "the absolute path of the vhost or virtio device"
 	optional := d.Driver == VDPAVirtio && !o.opts.requireVDPAPath
 	d.Path = o.readText("path", !optional, "3.1.4.3", rule, checkPath)
 	if optional && o.findMember("path") == nil {
-		o.addWarning(FieldError{Line: o.node.Line, Column: o.node.Column, Field: joinPath(o.path, "path"), Rule: "missing; should be " + rule, Section: "3.1.4.3",
+		o.addWarning(FieldError{Line: o.node.Line, Column: o.node.Column, Field: joinPath(o.path, "path"),
+			Rule: "missing; should be " + rule, Section: "3.1.4.3",
 			Hint: "accepted, because the virtio driver does not use the path"})
 	}
 	d.PCIAddress = o.readPCIAddress("pci-address", false, "3.1.4.4")
@@ -127,16 +136,18 @@ func (o object) readVDPA() *VDPA {
 
 func (o object) readVhostUser() *VhostUser {
 	return &VhostUser{
-		Mode:  VhostUserMode(o.readEnum("mode", "3.1.5.1", string(VhostUserClient), string(VhostUserServer))),
-		Path:  o.readText("path", true, "3.1.5.2", "the absolute path of the vhost-user socket, at most 107 bytes", checkSocket),
+		Mode: VhostUserMode(o.readEnum("mode", "3.1.5.1", string(VhostUserClient), string(VhostUserServer))),
+		Path: o.readText("path", true, "3.1.5.2", "the absolute path of the vhost-user socket, at most 107 bytes",
+			checkSocket),
 		Extra: o.unknownMembers(),
 	}
 }
 
 func (o object) readMemif() *Memif {
 	return &Memif{
-		Role:  MemifRole(o.readEnum("role", "3.1.6.1", string(MemifMaster), string(MemifSlave))),
-		Path:  o.readText("path", true, "3.1.6.2", `the absolute path of the memif socket, or "@" and an abstract name, at most 107 bytes`, checkMemifSocket),
+		Role: MemifRole(o.readEnum("role", "3.1.6.1", string(MemifMaster), string(MemifSlave))),
+		Path: o.readText("path", true, "3.1.6.2",
+			`the absolute path of the memif socket, or "@" and an abstract name, at most 107 bytes`, checkMemifSocket),
 		Mode:  MemifMode(o.readEnum("mode", "3.1.6.3", string(MemifEthernet), string(MemifIP), string(MemifInjectPunt))),
 		Extra: o.unknownMembers(),
 	}
@@ -190,7 +201,8 @@ func (o object) findMember(key string) *jsontree.Node {
 
 // readText returns the value of a key of type string, or "" for a missing or wrong value. rule
 // is a noun phrase for the value, and check returns a hint for a wrong value.
-func (o object) readText(key string, required bool, section, rule string, check func(string) (hint string, ok bool)) string {
+func (o object) readText(key string, required bool, section, rule string,
+	check func(string) (hint string, ok bool)) string {
 	n := o.findMember(key)
 	if n == nil {
 		if required {
@@ -209,7 +221,8 @@ func (o object) readText(key string, required bool, section, rule string, check 
 	if n.Text == "" && !required {
 		hint = "omit the key where it does not apply"
 	}
-	o.addFault(FieldError{Line: n.Line, Column: n.Column, Field: joinPath(o.path, key), Found: o.sourceOf(n), Rule: "must be " + rule, Section: section, Hint: hint})
+	o.addFault(FieldError{Line: n.Line, Column: n.Column, Field: joinPath(o.path, key), Found: o.sourceOf(n),
+		Rule: "must be " + rule, Section: section, Hint: hint})
 	return ""
 }
 
@@ -248,7 +261,8 @@ func (o object) readPCIAddress(key string, required bool, section string) string
 
 // reportMissing reports a missing key at the place of another value.
 func (o object) reportMissing(key string, at *jsontree.Node, section, rule string) {
-	o.addFault(FieldError{Line: at.Line, Column: at.Column, Field: joinPath(o.path, key), Rule: "missing; must be " + rule, Section: section, Hint: o.hintRename(key)})
+	o.addFault(FieldError{Line: at.Line, Column: at.Column, Field: joinPath(o.path, key),
+		Rule: "missing; must be " + rule, Section: section, Hint: o.hintRename(key)})
 }
 
 // hintRename finds an unknown key that probably stands for key: pciAddress, pci_address.
@@ -267,7 +281,8 @@ func (v *validator) reportType(n *jsontree.Node, path, rule, section string) {
 	if n.Kind == jsontree.Bool || n.Kind == jsontree.Number || n.Kind == jsontree.String {
 		found += " " + v.sourceOf(n)
 	}
-	v.addFault(FieldError{Line: n.Line, Column: n.Column, Field: path, Found: found, Rule: "must be " + rule, Section: section})
+	v.addFault(FieldError{Line: n.Line, Column: n.Column, Field: path, Found: found, Rule: "must be " + rule,
+		Section: section})
 }
 
 // sourceOf returns a value as the source has it.

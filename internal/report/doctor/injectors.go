@@ -52,8 +52,10 @@ func checkCRIOInjectors(_ context.Context, n *node) (found findings) {
 	}
 	isOn := !conf.Get("crio", "nri", "enable_nri").IsNot("true")
 	if file, _ := findJackfieldHook(n, &found, crioHooksDirs(conf)); file != "" && isOn {
-		found.add(Note, "to start no process for them, remove "+file+", or set enable_nri = false in [crio.nri] and restart CRI-O",
-			"%s has CRI-O run jackfield-hook, and NRI is on: the hook adds nothing to containers that jackfield-nri serves", file)
+		found.add(Note,
+			"to start no process for them, remove "+file+", or set enable_nri = false in [crio.nri] and restart CRI-O",
+			"%s has CRI-O run jackfield-hook, and NRI is on: the hook adds nothing to containers that jackfield-nri serves",
+			file)
 	}
 	return found
 }
