@@ -191,6 +191,13 @@ func TestIssueFormsAreValid(t *testing.T) {
 	if err != nil || len(files) < 3 {
 		t.Fatalf("found the forms %q: %v", files, err)
 	}
+	// Contributors and search engines know these names, and GitHub creates these labels in each repository.
+	for name, label := range map[string]string{"bug_report": "bug", "feature_request": "enhancement"} {
+		form := readYAML[issueForm](t, filepath.Join(top, ".github/ISSUE_TEMPLATE", name+".yml"))
+		if !slices.Equal(form.Labels, []string{label}) {
+			t.Errorf("%s.yml has the labels %q, want %q", name, form.Labels, label)
+		}
+	}
 	for _, file := range files {
 		if filepath.Base(file) == "config.yml" {
 			continue
