@@ -116,6 +116,18 @@ CNI_COMMAND, CNI_CONTAINERID, CNI_NETNS, CNI_IFNAME, CNI_ARGS, CNI_PATH, CNI_NET
 		{
 			name: "kubectl-jackfield", section: "1", summary: "run jackfield in the plugin's pod on a pod's node",
 			sources: []string{"docs/reference/kubectl-jackfield.md"}, see: []string{"jackfield(1)", "kubectl(1)"},
+			more: `
+# EXIT STATUS
+
+0, 2
+: as of jackfield
+
+1
+: as of jackfield, or the pod does not exist
+
+3
+: as of jackfield, or jackfield did not run
+`,
 		},
 		{
 			name: "jackfield-run", section: "1", summary: "start a program with the arguments that its container's devices need",
