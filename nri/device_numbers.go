@@ -35,8 +35,8 @@ func newDeviceNumbers(d *daemon, containers *containerTable, audit *auditLog) *d
 	return n
 }
 
-// list returns the numbers that the last check found.
-func (n *deviceNumbers) list() []status.ReusedNumber {
+// listReused returns the numbers that the last check found.
+func (n *deviceNumbers) listReused() []status.ReusedNumber {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return slices.Clone(n.reused)
@@ -45,7 +45,7 @@ func (n *deviceNumbers) list() []status.ReusedNumber {
 // check compares the devices of all containers with the present ones, and reports each difference once.
 func (n *deviceNumbers) check() {
 	defer n.recoverPanic(new(error), nil)
-	known := n.list()
+	known := n.listReused()
 	var reused []status.ReusedNumber
 	for _, holder := range n.containers.listHolders() {
 		for i := range holder.Devices {
@@ -72,7 +72,7 @@ func (n *deviceNumbers) check() {
 
 // checkDevice reports whether a number leads to another device now. A number that leads to none harms nobody.
 func (n *deviceNumbers) checkDevice(holder *engine.Holder, d *engine.HeldDevice) (status.ReusedNumber, bool) {
-	now, err := d.Now(n.host)
+	now, err := d.FindDevice(n.host)
 	if err != nil || !d.Device.IsAnother(&now) {
 		return status.ReusedNumber{}, false
 	}

@@ -80,12 +80,12 @@ func TestReusedDeviceNumberIsReportedAndItsFunctionRefused(t *testing.T) {
 	h := newNumbersHost(t, root)
 	testkit.Must(t, h.createWith("old", "vf"))
 	h.p.numbers.check()
-	if reused := h.p.numbers.list(); len(reused) != 0 {
+	if reused := h.p.numbers.listReused(); len(reused) != 0 {
 		t.Errorf("before: %+v", reused)
 	}
 	testkit.Must(t, errors.Join(h.tree.Remove("/dev/vfio/11"), h.tree.Remove("/sys/dev/char/245:0")))
 	h.p.numbers.check()
-	if reused := h.p.numbers.list(); len(reused) != 0 {
+	if reused := h.p.numbers.listReused(); len(reused) != 0 {
 		t.Errorf("without a device: %+v", reused)
 	}
 	h.createFunction("0000:03:00.2", 12)
@@ -120,7 +120,7 @@ func TestReusedDeviceNumberIsReportedAndItsFunctionRefused(t *testing.T) {
 	h.stop("old")
 	testkit.Must(t, h.createWith("newer", "new"))
 	h.p.numbers.check()
-	if reused := h.p.numbers.list(); len(reused) != 0 {
+	if reused := h.p.numbers.listReused(); len(reused) != 0 {
 		t.Errorf("after its end: %+v", reused)
 	}
 }
@@ -142,7 +142,7 @@ func TestHeldDevicesSurviveRestartOfPlugin(t *testing.T) {
 			_, err := h.p.Synchronize(t.Context(), pods, []*api.Container{{Id: "c-old", PodSandboxId: "sb-old", Name: "c", State: state}})
 			testkit.Must(t, err)
 			h.p.numbers.check()
-			if n := len(h.p.numbers.list()); (n == 1) != refused {
+			if n := len(h.p.numbers.listReused()); (n == 1) != refused {
 				t.Errorf("%d numbers are reported", n)
 			}
 			if err := h.createWith("new", "new"); (err != nil) != refused || refused && !strings.Contains(err.Error(), "ns/old/c") {

@@ -133,7 +133,7 @@ func (e *endpoints) nodeStatus() *status.Node {
 		Version: version.String(), PID: os.Getpid(), Started: e.started.UTC(), Registered: e.runtime.registered.Load(),
 		Runtime: e.runtime.info.Load(), Config: e.config.describe().Config, Containers: e.containers.listStarted(),
 		Missed: e.containers.listMissed(), Sandboxes: e.containers.listSandboxes(), Vswitches: e.ports.listStatus(),
-		ReusedNumbers: e.numbers.list(),
+		ReusedNumbers: e.numbers.listReused(),
 	}
 	if store := e.state.store.Load(); store != nil {
 		st := store.Status()

@@ -180,7 +180,7 @@ func (e *Engine) ResolveRunning(ctx context.Context, req *Request) (*Plan, error
 	q := query(req)
 	q.Unread = p.addUnchecked
 	in.search = in.finder.Search(in.ctx, q)
-	if err := in.find(); err != nil {
+	if err := in.runSearch(); err != nil {
 		return nil, err
 	}
 	if _, err := e.host.Stat(e.cfg.DeviceInfo.CNIDir); err != nil && !e.hasOnlyClaims(req) {

@@ -29,8 +29,8 @@ type HeldDevice struct {
 // Number returns the device number for messages.
 func (h *HeldDevice) Number() string { return fmt.Sprintf("%d:%d", h.Major, h.Minor) }
 
-// Now returns the device to which the number leads now; errdefs.ErrNotFound for none.
-func (h *HeldDevice) Now(host hostfs.Root) (sysfs.NumberedDevice, error) {
+// FindDevice returns the device to which the number leads now; errdefs.ErrNotFound for none.
+func (h *HeldDevice) FindDevice(host hostfs.Root) (sysfs.NumberedDevice, error) {
 	return sysfs.DeviceOf(host, h.Type == "b", h.Major, h.Minor)
 }
 
@@ -76,7 +76,7 @@ func (in *inputs) checkHolders(d *delta) error {
 		if n.Type == "u" {
 			held.Type = "c"
 		}
-		device, err := held.Now(in.host)
+		device, err := held.FindDevice(in.host)
 		switch {
 		case errdefs.IsNotFound(err):
 			continue // the module of a static node is not loaded, or the tree is a test's
@@ -109,7 +109,7 @@ func (in *inputs) findOpenable() (found []openableDevice, err error) {
 		}
 		for j := range holder.Devices {
 			had := &holder.Devices[j]
-			now, err := had.Now(in.host)
+			now, err := had.FindDevice(in.host)
 			if errdefs.IsNotFound(err) {
 				continue
 			}

@@ -78,11 +78,11 @@ func (in *inputs) findAttachments(requested, mayRequest bool, unread func(error)
 	case err != nil:
 		return err
 	}
-	return in.find()
+	return in.runSearch()
 }
 
-// find finds the attachments of the search.
-func (in *inputs) find() (err error) {
+// runSearch finds the attachments of the search.
+func (in *inputs) runSearch() (err error) {
 	in.attached, in.allocated, err = in.search.Find()
 	return err
 }

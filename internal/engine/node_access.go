@@ -58,7 +58,7 @@ func (in *inputs) unopenableNote(user *User, mapped string, d *edit.Device) stri
 	}
 	held := HeldDevice{Type: d.Type, Major: uint32(d.Major), Minor: uint32(d.Minor)}
 	rule := sysfs.NodeUdevRule(path.Base(file))
-	if device, err := held.Now(in.host); err == nil {
+	if device, err := held.FindDevice(in.host); err == nil {
 		rule = device.UdevRule()
 	}
 	return fmt.Sprintf("the container cannot open %s: the node has mode %04o and belongs to %d:%d on the host, and the "+
