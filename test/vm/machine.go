@@ -123,6 +123,8 @@ type session struct {
 	Programs map[string]string
 	// Script is run by the machine's shell as root. The machine ends with it.
 	Script string
+	// Input is the file /share/input.
+	Input []byte
 	// Console connects the script to the terminal by /dev/hvc0. Otherwise, its output is that of this process.
 	Console bool
 }
@@ -237,6 +239,9 @@ func (m *machine) share(s session) (string, error) {
 	}
 	if err == nil {
 		err = os.WriteFile(filepath.Join(dir, "run"), []byte(s.Script), 0o644)
+	}
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "input"), s.Input, 0o644)
 	}
 	if err == nil {
 		err = os.Chmod(dir, 0o755)

@@ -55,15 +55,23 @@ func setUp() error {
 // hugePages is the number of huge pages of 2 MiB in the machine.
 const hugePages = 192
 
-// Require skips a test, with the reason, if the machine cannot run. In CI it fails the test.
+// Require skips a test of the machine, with the reason, if the machine cannot run. In CI it fails the test.
 func Require(tb testing.TB) {
 	tb.Helper()
-	if jail.Inside() {
-		return
+	if !jail.Inside() {
+		RequireStart(tb)
 	}
+}
+
+// RequireStart is Require for a test that starts the machine itself.
+func RequireStart(tb testing.TB) {
+	tb.Helper()
 	why := Impossible()
 	if testing.Short() {
 		why = errors.New("left out of short runs")
+	}
+	if why == nil {
+		return
 	}
 	if os.Getenv("CI") == "true" {
 		tb.Fatalf("cannot run, and CI promises that it can: %v", why)

@@ -7,6 +7,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"syscall"
@@ -19,15 +20,14 @@ import (
 	"github.com/jackfield/jackfield/test/kubelet"
 )
 
-// Shell starts the machine with a pod that has a VF, and runs a shell in it. It returns the exit status.
+// Shell starts the machine with a pod that has a VF, and runs a shell in it. If the standard input is no terminal, the
+// shell runs the commands of the input. It returns the exit status, which is 0 for a shell on a terminal.
 func Shell() int {
-	var err error
-	code := 0
+	start := shellOutside
 	if jail.Inside() {
-		err = shellInside(context.Background())
-	} else {
-		code, err = shellOutside()
+		start = func() (int, error) { return shellInside(context.Background()) }
 	}
+	code, err := start()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "vm:", err)
 		return 1
@@ -48,15 +48,31 @@ func shellOutside() (int, error) {
 	if programs["shell"], err = os.Executable(); err != nil {
 		return 1, err
 	}
-	if size, err := unix.IoctlGetWinsize(0, unix.TIOCGWINSZ); err == nil {
-		env += fmt.Sprintf("export LINES=%d COLUMNS=%d\n", size.Row, size.Col)
+	s := session{Programs: programs, Console: onTerminal()}
+	if s.Console {
+		size, err := unix.IoctlGetWinsize(0, unix.TIOCGWINSZ)
+		if err != nil {
+			return 1, err
+		}
+		s.Script = env + fmt.Sprintf("export LINES=%d COLUMNS=%d TERM=%s\n", size.Row, size.Col, quote(os.Getenv("TERM"))) +
+			"exec </dev/hvc0 >/dev/hvc0 2>&1\nsetsid -c /share/bin/shell\n"
+	} else {
+		s.Script = env + "exec >\"$(echo /dev/vport*p1)\" 2>&1\n/share/bin/shell </share/input\n"
+		if s.Input, err = io.ReadAll(os.Stdin); err != nil {
+			return 1, fmt.Errorf("read the commands: %w", err)
+		}
 	}
-	script := env + "export TERM=" + quote(os.Getenv("TERM")) + "\nexec </dev/hvc0 >/dev/hvc0 2>&1\nsetsid -c /share/bin/shell\n"
-	code, err := m.run(ctx, session{Programs: programs, Script: script, Console: true})
+	code, err := m.run(ctx, s)
 	if err == nil {
 		fmt.Println("The machine is gone.")
 	}
 	return code, err
+}
+
+// onTerminal reports whether the standard input is a terminal.
+func onTerminal() bool {
+	_, err := unix.IoctlGetTermios(0, unix.TCGETS)
+	return err == nil
 }
 
 // shellConfig is Jackfield's configuration in the machine of the shell.
@@ -75,55 +91,72 @@ var shellRC string
 const resource = "example.com/vfio"
 
 // shellInside sets up the machine and runs the shell.
-func shellInside(ctx context.Context) error {
-	fmt.Println("creating VFs, starting containerd, Jackfield and a pod")
-	if err := errors.Join(setUp(), bind(vf0, "vfio-pci"), os.MkdirAll("/etc/jackfield", 0o755),
-		os.WriteFile("/etc/jackfield/config.yaml", []byte(shellConfig), 0o600)); err != nil {
-		return err
+func shellInside(ctx context.Context) (int, error) {
+	socket, container, err := startPod(ctx)
+	if err == nil {
+		err = os.WriteFile("/root/.bashrc", []byte(shellRC), 0o644)
 	}
-	k, err := kubelet.StartUnder("")
 	if err != nil {
-		return err
-	}
-	k.SetPods(kubelet.Pod("telco", "fwd", kubelet.Container("app", kubelet.Device(resource, vf0))))
-	kit, err := node.KitFromEnv()
-	if err != nil {
-		return err
-	}
-	n, err := node.Start(ctx, kit, node.Options{Generation: node.V24})
-	if err != nil {
-		return err
-	}
-	if _, err := n.StartPlugin(ctx, node.PluginOptions{Config: shellConfig}); err != nil {
-		return err
-	}
-	pod, err := n.RunPod(ctx, node.PodOptions{Name: "fwd", Namespace: "telco"})
-	if err != nil {
-		return err
-	}
-	if err := writeDeviceInfo("telco", pod.ID, "net1", pciInfo(vf0)); err != nil {
-		return err
-	}
-	ctr, err := pod.Create(ctx, node.ContainerOptions{Name: "app", Mounts: systemMounts()})
-	if err != nil {
-		return err
-	}
-	if err := ctr.Start(ctx); err != nil {
-		return err
-	}
-	if err := os.WriteFile("/root/.bashrc", []byte(shellRC), 0o644); err != nil {
-		return err
+		return 1, err
 	}
 	cmd := exec.Command("/bin/bash")
 	cmd.Dir = "/root"
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.Env = append(os.Environ(), "HOME=/root", "CONTAINERD_ADDRESS="+n.Socket(), "CONTAINERD_NAMESPACE=k8s.io", "CONTAINER="+ctr.ID)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Foreground: true, Setpgid: true}
-	var exit *exec.ExitError
-	if err := cmd.Run(); err != nil && !errors.As(err, &exit) {
-		return err
+	cmd.Env = append(os.Environ(), "HOME=/root", "BASH_ENV=/root/.bashrc", "CONTAINERD_ADDRESS="+socket,
+		"CONTAINERD_NAMESPACE=k8s.io", "CONTAINER="+container)
+	if onTerminal() {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Foreground: true, Setpgid: true}
 	}
-	return nil
+	err = cmd.Run()
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &exit) && !onTerminal():
+		return exit.ExitCode(), nil
+	case errors.As(err, &exit):
+		return 0, nil
+	}
+	return 0, err
+}
+
+// startPod starts containerd with Jackfield, and a pod that has a VF. It returns the socket of containerd and the ID of
+// the pod's container.
+func startPod(ctx context.Context) (socket, container string, err error) {
+	fmt.Println("creating VFs, starting containerd, Jackfield and a pod")
+	if err := errors.Join(setUp(), bind(vf0, "vfio-pci"), os.MkdirAll("/etc/jackfield", 0o755),
+		os.WriteFile("/etc/jackfield/config.yaml", []byte(shellConfig), 0o600)); err != nil {
+		return "", "", err
+	}
+	k, err := kubelet.StartUnder("")
+	if err != nil {
+		return "", "", err
+	}
+	k.SetPods(kubelet.Pod("telco", "fwd", kubelet.Container("app", kubelet.Device(resource, vf0))))
+	kit, err := node.KitFromEnv()
+	if err != nil {
+		return "", "", err
+	}
+	n, err := node.Start(ctx, kit, node.Options{Generation: node.V24})
+	if err != nil {
+		return "", "", err
+	}
+	if _, err := n.StartPlugin(ctx, node.PluginOptions{Config: shellConfig}); err != nil {
+		return "", "", err
+	}
+	pod, err := n.RunPod(ctx, node.PodOptions{Name: "fwd", Namespace: "telco"})
+	if err != nil {
+		return "", "", err
+	}
+	if err := writeDeviceInfo("telco", pod.ID, "net1", pciInfo(vf0)); err != nil {
+		return "", "", err
+	}
+	ctr, err := pod.Create(ctx, node.ContainerOptions{Name: "app", Mounts: systemMounts()})
+	if err != nil {
+		return "", "", err
+	}
+	if err := ctr.Start(ctx); err != nil {
+		return "", "", err
+	}
+	return n.Socket(), ctr.ID, nil
 }
 
 // writeDeviceInfo writes the file that Multus writes for an attachment of a sandbox.
