@@ -35,7 +35,7 @@ type Kit struct {
 	Image string
 	// Bin has etcd, the programs of Kubernetes, and helm.
 	Bin string
-	// Multus has Multus' thin plugin.
+	// Multus has Multus' thin plugin, its daemon and its shim.
 	Multus string
 }
 

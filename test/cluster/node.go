@@ -144,6 +144,16 @@ func (n *Node) copyCNIPlugins() error {
 	return os.WriteFile(filepath.Join(bin, "jackfield-cni"), data, 0o755)
 }
 
+// CopyCNIPlugin replaces the link to a CNI plugin of the first node by a copy, which a pod with the directory can run.
+func (c *Cluster) CopyCNIPlugin(name string) error {
+	data, err := os.ReadFile(filepath.Join(c.kit.Node.CNI, name))
+	if err != nil {
+		return fmt.Errorf("install CNI plugin: %w", err)
+	}
+	file := filepath.Join(c.node.disk+cniBin, name)
+	return errors.Join(os.WriteFile(file+".new", data, 0o755), os.Rename(file+".new", file))
+}
+
 // createCgroup creates the node's cgroup in each hierarchy, which the jail removes at its end.
 func (n *Node) createCgroup() error {
 	mounts, err := jail.CgroupMounts()

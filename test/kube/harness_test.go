@@ -364,15 +364,23 @@ func (k *K) runtime() cri.RuntimeServiceClient {
 	return cri.NewRuntimeServiceClient(conn)
 }
 
+// readySandboxes returns the ready sandboxes of the pods of a namespace.
+func (k *K) readySandboxes(namespace string) ([]*cri.PodSandbox, error) {
+	k.t.Helper()
+	reply, err := k.runtime().ListPodSandbox(k.ctx, &cri.ListPodSandboxRequest{Filter: &cri.PodSandboxFilter{
+		State:         &cri.PodSandboxStateValue{State: cri.PodSandboxState_SANDBOX_READY},
+		LabelSelector: map[string]string{"io.kubernetes.pod.namespace": namespace}}})
+	return reply.GetItems(), err
+}
+
 // sandboxes returns the IDs of the ready sandboxes of the pods of a namespace.
 func (k *K) sandboxes(namespace string) (ids []string) {
 	k.t.Helper()
-	reply, err := k.runtime().ListPodSandbox(k.ctx, &cri.ListPodSandboxRequest{Filter: &cri.PodSandboxFilter{
-		State: &cri.PodSandboxStateValue{State: cri.PodSandboxState_SANDBOX_READY}, LabelSelector: map[string]string{"io.kubernetes.pod.namespace": namespace}}})
+	list, err := k.readySandboxes(namespace)
 	if err != nil {
 		k.t.Fatal(err)
 	}
-	for _, s := range reply.GetItems() {
+	for _, s := range list {
 		ids = append(ids, s.GetId())
 	}
 	return ids

@@ -17,6 +17,7 @@ import (
 	vswitchport "github.com/jackfield/jackfield/internal/port/vswitch"
 	"github.com/jackfield/jackfield/test/cluster"
 	"github.com/jackfield/jackfield/test/e2e/grout"
+	"github.com/jackfield/jackfield/test/e2e/node"
 	"github.com/jackfield/jackfield/test/ovs"
 	"github.com/jackfield/jackfield/test/vswitch"
 )
@@ -37,11 +38,14 @@ func (k *K) waitNetwork(name string) {
 }
 
 // installMultus makes Multus the cluster's network until the test ends.
-func (k *K) installMultus() {
+func (k *K) installMultus(mode cluster.MultusMode) {
 	k.t.Helper()
-	m, err := k.InstallMultus(k.ctx)
+	m, err := k.InstallMultus(k.ctx, mode)
 	k.t.Cleanup(func() {
-		if err := m.Unconfigure(); err != nil {
+		if k.t.Failed() {
+			k.t.Logf("Multus' daemon logged:\n%s", node.Tail(m.Log(), 60))
+		}
+		if err := m.Unconfigure(k.ctx); err != nil {
 			k.t.Error(err)
 		}
 		k.waitNetwork("pods")
@@ -128,10 +132,16 @@ func (k *K) checkNetworks(namespace string) []string {
 // Networks of a pod that Multus attaches with jackfield-cni: two with a device of a device plugin, and one with a
 // kernel interface and a socket of the vswitch. They follow the pod into a new container and a new sandbox.
 func TestNetworksThatMultusAttaches(t *testing.T) {
+	for _, mode := range []cluster.MultusMode{cluster.ThinMultus, cluster.ThickMultus} {
+		t.Run(string(mode), func(t *testing.T) { testMultusNetworks(t, mode) })
+	}
+}
+
+func testMultusNetworks(t *testing.T, mode cluster.MultusMode) {
 	k := Start(t)
 	k.servePorts("mp0", "mp1", "mp2")
-	k.installMultus()
-	ns := k.Namespace("fast-networks", nil)
+	k.installMultus(mode)
+	ns := k.Namespace("fast-networks-"+string(mode), nil)
 	k.defineNetwork(ns, "ports", portResource, `{"cniVersion": "1.0.0", "name": "ports", "type": "jackfield-cni", "socketDir": "/var/run/vsw",
   "capabilities": {"CNIDeviceInfoFile": true, "deviceID": true}, "device": {"type": "vhost-user"}}`)
 	k.defineNetwork(ns, "chain", "", `{"cniVersion": "1.0.0", "name": "chain", "plugins": [
@@ -205,7 +215,7 @@ func TestMultusNetworkHasPortOnGrout(t *testing.T) {
 `, dir))
 	t.Cleanup(func() { k.Upgrade(values + fastRule) })
 	k.waitConfiguration("grout0")
-	k.installMultus()
+	k.installMultus(cluster.ThinMultus)
 	ns := k.Namespace("fast-grout", nil)
 	k.defineNetwork(ns, "fast", "", `{"cniVersion": "1.0.0", "name": "fast", "type": "jackfield-cni", "vswitch": "grout0", "socketDir": "`+dir+`/sockets",
   "device": {"type": "vhost-user", "mode": "client"}}`)
@@ -226,20 +236,30 @@ func TestMultusNetworkHasPortOnGrout(t *testing.T) {
 	k.nothingLeft(k.FirstNode(), ns, before)
 }
 
+// startOVS starts Open vSwitch as ovs0 until the test ends. It has ports for the namespaces fast-ovs*. Values are more
+// values of the chart.
+func (k *K) startOVS(more string) *ovs.Switch {
+	k.t.Helper()
+	s := ovs.StartIn(k.t, "/opt") // the node has a /run of its own
+	sockets := filepath.Join(s.Dir, "sockets")
+	k.Upgrade(strings.Replace(values, "[/var/run/vsw]}\n", fmt.Sprintf("[/var/run/vsw, %s]}\n"+
+		"  vswitches: [{name: ovs0, type: ovs, endpoint: %s, bridges: [br0], defaults: {bridge: br0}}]\n",
+		sockets, s.Endpoint()), 1) +
+		fastRule + fmt.Sprintf(`      - name: ports
+        for: {namespaces: ["fast-ovs*"]}
+        allow: {ports: ["ovs0/br0"], sockets: ["%s/**"]}
+%s`, sockets, more))
+	k.t.Cleanup(func() { k.Upgrade(values + fastRule) })
+	k.waitConfiguration("ovs0")
+	return s
+}
+
 // The plugin of the DaemonSet creates a port again that Open vSwitch lost.
 func TestPortReturnsOnOpenVSwitch(t *testing.T) {
 	k := Start(t)
-	s := ovs.StartIn(t, "/opt") // the node has a /run of its own
+	s := k.startOVS("")
 	sockets := filepath.Join(s.Dir, "sockets")
-	k.Upgrade(strings.Replace(values, "[/var/run/vsw]}\n", fmt.Sprintf("[/var/run/vsw, %s]}\n"+
-		"  vswitches: [{name: ovs0, type: ovs, endpoint: %s, bridges: [br0], defaults: {bridge: br0}}]\n", sockets, s.Endpoint()), 1) +
-		fastRule + fmt.Sprintf(`      - name: ports
-        for: {namespaces: [fast-ovs]}
-        allow: {ports: ["ovs0/br0"], sockets: ["%s/**"]}
-`, sockets))
-	t.Cleanup(func() { k.Upgrade(values + fastRule) })
-	k.waitConfiguration("ovs0")
-	k.installMultus()
+	k.installMultus(cluster.ThinMultus)
 	ns := k.Namespace("fast-ovs", nil)
 	k.defineNetwork(ns, "fast", "", `{"cniVersion": "1.0.0", "name": "fast", "type": "jackfield-cni", "vswitch": "ovs0", "socketDir": "`+sockets+`",
   "device": {"type": "vhost-user", "mode": "server"}}`)

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
@@ -127,6 +128,22 @@ func (a *tenant) claim(driver string) error {
 	return want(got, err, "12 vfio")
 }
 
+// removedDeviceInfo removes a sandbox without a CNI DEL, and waits until the plugin has removed its device-info.
+func (a *tenant) removedDeviceInfo() error {
+	pod := a.h.RunPod(node.PodOptions{Name: a.name, Namespace: "dpdk-1"})
+	file := fmt.Sprintf("/var/run/k8s.cni.cncf.io/devinfo/cni/dpdk-1-red-%s_net1", pod.ID)
+	a.h.WriteFile(file, pci(vf(11)))
+	defer os.Remove(file)
+	pod.Remove()
+	for range 200 {
+		if _, err := os.Stat(file); err != nil {
+			return nil
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	return fmt.Errorf("%s is left", file)
+}
+
 const vfio = "ls /dev/vfio 2>/dev/null | tr '\\n' ' '"
 
 // mountFeatures are the features for which docs/reference/host-paths-and-capabilities.md says mounts are
@@ -186,7 +203,8 @@ func mountFeatures() map[string]func(a *tenant) error {
 			}, node.ContainerOptions{}, "echo $JACKFIELD_NET1_PCI")
 			return want(got, err, vf(13))
 		},
-		"a claim's metadata": func(a *tenant) error { return a.claim("present.example.com") },
+		"a removed sandbox's device-info": (*tenant).removedDeviceInfo,
+		"a claim's metadata":              func(a *tenant) error { return a.claim("present.example.com") },
 		"a claim's metadata in a file system that came later": func(a *tenant) error {
 			return mountedAt(filepath.Join(pluginsDir, "later.example.com"), func() error { return a.claim("later.example.com") })
 		},

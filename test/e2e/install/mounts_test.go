@@ -54,6 +54,7 @@ func mountNeeds() []mountNeed {
 		{"/etc/cdi", "mount", "CDI files of the administrator"},
 		{"/var/run/cdi", "mount", "CDI files of vendors"},
 		{"/var/run/k8s.cni.cncf.io/devinfo/cni", "mount", "a socket of the host"},
+		{"/var/run/k8s.cni.cncf.io/devinfo/cni", "write", "a removed sandbox's device-info"},
 		{"/var/run/k8s.cni.cncf.io/devinfo/dp", "mount", "a device plugin's own ID"},
 		{"/var/lib/cni/multus", "mount", "a network without device-info"},
 		{"/var/lib/kubelet/pod-resources", "mount", "the kubelet's word"},

@@ -121,7 +121,9 @@ mount below the state directory would propagate to the host. */ -}}
 {{- with $c.audit.file -}}
 {{- $wanted = append $wanted (dict "path" (dir .) "write" true "propagation" "") -}}
 {{- end -}}
-{{- range concat (list .Values.nri.socketDir) $c.cdi.specDirs $c.hooks.dirs (list $c.deviceInfo.cniDir $c.deviceInfo.dpDir $c.multus.cacheDir (dir $c.kubelet.podResourcesSocket) (dir $c.kubelet.podsSocket)) -}}
+{{- /* The plugin removes device-info of removed sandboxes. */ -}}
+{{- $wanted = append $wanted (dict "path" $c.deviceInfo.cniDir "write" true "propagation" "") -}}
+{{- range concat (list .Values.nri.socketDir) $c.cdi.specDirs $c.hooks.dirs (list $c.deviceInfo.dpDir $c.multus.cacheDir (dir $c.kubelet.podResourcesSocket) (dir $c.kubelet.podsSocket)) -}}
 {{- $wanted = append $wanted (dict "path" . "write" false "propagation" "") -}}
 {{- end -}}
 {{- /* CSI drivers mount volumes there: their unmounts must reach this container. */ -}}
