@@ -100,6 +100,23 @@ func report(ctx context.Context, o options, r *runner) error {
 	return errors.Join(errs...)
 }
 
+// plot is a figure of the documentation.
+type plot interface {
+	svg(results) (string, bool)
+	file() string
+}
+
+func (s *section) plots() []plot {
+	var all []plot
+	for i := range s.growths {
+		all = append(all, &s.growths[i])
+	}
+	if s.outages != nil {
+		all = append(all, s.outages)
+	}
+	return all
+}
+
 // write writes a section's tables and plots into the documentation.
 func (s *section) write(doc, text string, results results) error {
 	have, err := os.ReadFile(doc)
@@ -111,16 +128,15 @@ func (s *section) write(doc, text string, results results) error {
 		return fmt.Errorf("%s: %w", doc, err)
 	}
 	images := filepath.Join(filepath.Dir(doc), "..", "images")
-	for i := range s.growths {
-		g := &s.growths[i]
-		svg, ok := g.svg(results)
+	if err := os.MkdirAll(images, 0o755); err != nil {
+		return err
+	}
+	for _, p := range s.plots() {
+		svg, ok := p.svg(results)
 		if !ok {
 			continue
 		}
-		if err := os.MkdirAll(images, 0o755); err != nil {
-			return err
-		}
-		if err := os.WriteFile(filepath.Join(images, g.file()), []byte(svg), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(images, p.file()), []byte(svg), 0o644); err != nil {
 			return err
 		}
 	}

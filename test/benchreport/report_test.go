@@ -74,9 +74,9 @@ func TestRowWithoutResultsIsOmitted(t *testing.T) {
 		if got := s.tables(results{}); strings.Contains(got, "**") {
 			t.Errorf("%s has figures without results:\n%s", s.name, got)
 		}
-		for j := range s.growths {
-			if _, ok := s.growths[j].svg(results{}); ok {
-				t.Errorf("%s is drawn without results", s.growths[j].name)
+		for _, p := range s.plots() {
+			if _, ok := p.svg(results{}); ok {
+				t.Errorf("%s is drawn without results", p.file())
 			}
 		}
 	}
@@ -88,6 +88,12 @@ func TestPlotIsWellFormed(t *testing.T) {
 	if !ok {
 		t.Fatal("no plot")
 	}
+	checkPlot(t, svg, "<polyline", "Jackfield", "target: 50.0 µs", ">100 ms<", ">10 µs<", ">1000<")
+}
+
+// checkPlot checks that a plot is well-formed and contains texts.
+func checkPlot(t *testing.T, svg string, texts ...string) {
+	t.Helper()
 	for d := xml.NewDecoder(strings.NewReader(svg)); ; {
 		if _, err := d.Token(); errors.Is(err, io.EOF) {
 			break
@@ -95,11 +101,38 @@ func TestPlotIsWellFormed(t *testing.T) {
 			t.Fatalf("%v in\n%s", err, svg)
 		}
 	}
-	for _, want := range []string{"<polyline", "Jackfield", "target: 50.0 µs", ">100 ms<", ">10 µs<", ">1000<"} {
+	for _, want := range texts {
 		if !strings.Contains(svg, want) {
 			t.Errorf("%q is not in\n%s", want, svg)
 		}
 	}
+}
+
+func TestOutagesShowStreamsThatDoNotReturn(t *testing.T) {
+	r := results{}
+	r.parse(`BenchmarkRecovery/ovs/vhost-user-server/kept/jackfield-2 3 404 bridge-ms 949 first-high-ms 650 first-low-ms 687 first-ms -0.68 last-ms 459 lost
+BenchmarkRecovery/ovs/vhost-user-server/kept/script-2 3 404 bridge-ms 949 first-high-ms 650 first-low-ms 687 first-ms 0.1 last-ms 459 lost 15 never-s
+BenchmarkRecovery/ovs/vhost-user-server/wiped/nothing-2 3 15 never-s
+`)
+	table := recovery.table(r)
+	for _, want := range []string{
+		"| Open vSwitch | vhost-user `server` | kept | Jackfield | -0.7 ms | 404 ms | **687 ms** (650 ms – 949 ms) | 459 |",
+		"(650 ms – 949 ms), then never in 15.0 s | 459 |",
+		"| wiped | nothing | | | never in 15.0 s | all |",
+		"| not measured: Open vSwitch has no memif ports |",
+	} {
+		if !strings.Contains(table, want) {
+			t.Errorf("%q is not in\n%s", want, table)
+		}
+	}
+	if n := strings.Count(table, "\n| Open vSwitch "); n != 4 {
+		t.Errorf("the table has %d rows of Open vSwitch, want those that were measured, and the reason:\n%s", n, table)
+	}
+	svg, ok := recovery.svg(r)
+	if !ok {
+		t.Fatal("no plot")
+	}
+	checkPlot(t, svg, ">687 ms<", ">never in 15.0 s<", "Open vSwitch, vhost-user server, database wiped", ">1 s<")
 }
 
 func TestOnlyTextBetweenMarkersChanges(t *testing.T) {

@@ -20,6 +20,7 @@ type section struct {
 	runs    []bench
 	rows    []row
 	growths []growth
+	outages *outages
 }
 
 // bench is one run of benchmarks.
@@ -123,6 +124,12 @@ var sections = []section{
 		},
 	},
 	{
+		name:    "recovery",
+		dir:     "e2e/dpdk",
+		runs:    []bench{{bench: "Recovery", time: "3x"}},
+		outages: &recovery,
+	},
+	{
 		name: "hook",
 		runs: []bench{{bench: "HookPrecreate", time: "60x", count: 3}, {bench: "HookCreateRuntime", time: "60x", count: 3}},
 		rows: []row{
@@ -130,6 +137,43 @@ var sections = []section{
 			hook("`jackfield-hook` at `createRuntime`, one device with a mount", "HookCreateRuntime"),
 		},
 	},
+}
+
+// recovery has the switches, ports and databases of BenchmarkRecovery, and the combinations that do not exist.
+var recovery = outages{
+	name: "recovery", title: "From the kill of the switch to the first packet between two pods",
+	rows: slices.Concat(
+		recoveries("Open vSwitch", "ovs", vhostServer, "kept"),
+		recoveries("Open vSwitch", "ovs", vhostServer, "wiped"),
+		recoveries("Open vSwitch", "ovs", vhostClient, "kept"),
+		recoveries("Open vSwitch", "ovs", vhostClient, "wiped"),
+		[]outageRow{{vswitch: "Open vSwitch", port: "memif, both roles", database: "both", reason: "Open vSwitch has no memif ports"}},
+		recoveries("grout", "grout", vhostServer, "wiped"),
+		recoveries("grout", "grout", vhostClient, "wiped"),
+		recoveries("grout", "grout", memifSlave, "wiped"),
+		[]outageRow{
+			{vswitch: "grout", port: "memif `master`", database: "both", reason: "grout connects to a socket of an application only once"},
+			{vswitch: "grout", port: "all", database: "kept", reason: "grout has no database"},
+			{vswitch: "VPP", port: "all", database: "both", reason: "Debian has no VPP"},
+		},
+	),
+}
+
+// The ports of BenchmarkRecovery as the page names them, and their benchmarks' names.
+var (
+	vhostServer = [2]string{"vhost-user `server`", "vhost-user-server"}
+	vhostClient = [2]string{"vhost-user `client`", "vhost-user-client"}
+	memifSlave  = [2]string{"memif `slave`", "memif-slave"}
+)
+
+// recoveries returns the rows of a port with each party that can restore it.
+func recoveries(vswitch, name string, port [2]string, database string) []outageRow {
+	var rows []outageRow
+	for _, by := range [][2]string{{"Jackfield", "jackfield"}, {"start-up script", "script"}, {"nothing", "nothing"}} {
+		rows = append(rows, outageRow{vswitch: vswitch, port: port[0], database: database, by: by[0],
+			bench: strings.Join([]string{"Recovery", name, port[1], database, by[1]}, "/")})
+	}
+	return rows
 }
 
 // nri returns a row of a benchmark that reports µs, NAME-µs and x/NAME.
@@ -181,6 +225,13 @@ func (s *section) figures() []figure {
 	for _, g := range s.growths {
 		for _, side := range g.sides {
 			all = append(all, side.figure)
+		}
+	}
+	if s.outages != nil {
+		for i := range s.outages.rows {
+			if w := &s.outages.rows[i]; w.bench != "" {
+				all = append(all, w.figures()...)
+			}
 		}
 	}
 	return all

@@ -50,6 +50,9 @@ func (s *section) tables(r results) string {
 	for i := range s.growths {
 		b.WriteString(s.growths[i].table(r))
 	}
+	if s.outages != nil {
+		b.WriteString(s.outages.table(r))
+	}
 	return b.String()
 }
 
