@@ -48,8 +48,9 @@ func (r *rig) metric(name string) string {
 	return regexp.MustCompile(`(?m)^` + name + ` .*$`).FindString(string(text))
 }
 
-// A VF and a vDPA device of a running container are removed, and others take their numbers. The kernel lets the container
-// open these. The log, the metric, status and doctor report it, and no other container gets them before the first ends.
+// A VF and a vDPA device of a running container are removed, and others take their numbers. While the container has the VF
+// open, the kernel has unbound the VF and waits, and no other container gets it. Then the kernel lets the container open the other devices. The
+// log, the metric, status and doctor report it, and no other container gets these before the first ends.
 func TestReusedNumbersOfRemovedDevices(t *testing.T) {
 	Require(t)
 	vdpaDevice := func(ctx context.Context, action, name string) {
@@ -65,7 +66,8 @@ func TestReusedNumbersOfRemovedDevices(t *testing.T) {
 	vdpaDevice(t.Context(), "add", "sim1")
 	r := newRig(t, config+"metrics: {listen: \""+metricsAddress+"\"}\n")
 	pod := r.pod("old", pci(otherVF), vdpa("sim1", "vhost", ""))
-	c := pod.Run(app())
+	c := pod.Run(app("sh", "-c", probeTool+"hold "+groupNode(otherVF)+" "+otherVF+" & exec sleep 9999"))
+	c.WaitLogs("mapped")
 	oldNodes := []string{groupNode(otherVF), cdevNode(otherVF), vhostNode("sim1")}
 	numbers := func(nodes ...string) (all string) {
 		for _, n := range nodes {
@@ -79,8 +81,13 @@ func TestReusedNumbersOfRemovedDevices(t *testing.T) {
 		t.Errorf("doctor, before the removal: %s", got)
 	}
 
+	removed := removeOpenVFs(t)
+	check(t, r.jackfield("status"), "1 running with injected devices")
+	check(t, r.doctor(), "plugin", r.NRISocket())
+	check(t, r.demand("second", pci(otherVF)).CreateFails(app()).Error(), "the device is bound to no driver")
+	c.Output("sh", "-c", "kill -9 -1")
 	vdpaDevice(t.Context(), "del", "sim1")
-	if err := errors.Join(writeAttribute(pf1, "sriov_numvfs", "0"), createVFs(t.Context(), pf1, 2)); err != nil {
+	if err := errors.Join(<-removed, createVFs(t.Context(), pf1, 2)); err != nil {
 		t.Fatal(err)
 	}
 	bindAll(t, "vfio-pci", otherVF1)
