@@ -18,7 +18,7 @@ SYSTEM := -count=1 -timeout 90m
 # How long each fuzz target runs under `make fuzz`. `make test` in CI only shows that each still works.
 FUZZTIME ?= 5s
 
-.PHONY: help build image release man compatibility test unit e2e dpdk kube fuzz bench lint figures vulncheck reports signed-off demo recording screenshot cluster cluster-down vm install install-nri-plugin install-crio-hook uninstall clean
+.PHONY: help build image release man compatibility test unit e2e critest dpdk kube fuzz bench lint figures vulncheck reports signed-off demo recording screenshot cluster cluster-down vm install install-nri-plugin install-crio-hook uninstall clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST)
@@ -61,6 +61,9 @@ unit: ## the tests of the packages and of everything in test/ but those of e2e, 
 e2e: ## the tests on containerd, CRI-O and Podman, and in a machine with SR-IOV (root)
 	cd test && $(GO) test $(SYSTEM) -p 2 $$($(GO) list ./e2e/... ./vm/... | grep -v -e /e2e/dpdk -e /e2e/grout)
 	@cd test && $(GO) run ./e2e/skipped
+
+critest: ## all specs of critest on each runtime, with and without the plugin (root)
+	cd test && JACKFIELD_CRITEST_FOCUS=. $(GO) test $(SYSTEM) -v ./e2e/critest
 
 # One package after the other, because switches that poll keep the processors busy.
 dpdk: ## the tests with vswitches and applications that use DPDK (root)

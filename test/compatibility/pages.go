@@ -3,24 +3,32 @@
 package compatibility
 
 import (
-	"errors"
+	"fmt"
 	"strings"
 )
 
-// Pages returns the table of each page, whose path is relative to the repository.
-func Pages() map[string]string {
-	return map[string]string{
-		"docs/reference/compatibility.md":                Marks(),
-		"docs/contributing/test-matrix-compatibility.md": Tests(),
-	}
+// Table is a table of a page.
+type Table struct {
+	// Page is the path of the page, relative to the repository.
+	Page string
+	// Text is the table. Its first cell identifies the table in the page.
+	Text string
 }
 
-// Replace replaces the table of features in a page.
-func Replace(page, table string) (string, error) {
-	before, rest, found := strings.Cut(page, "| feature |")
+// Tables returns the tables of the pages.
+func Tables() []Table {
+	const reference, matrix = "docs/reference/compatibility.md", "docs/contributing/test-matrix-compatibility.md"
+	return []Table{{reference, Marks()}, {matrix, Tests()}, {reference, CritestCounts()}, {matrix, CritestFailures()}}
+}
+
+// Replace returns the text of the page with the current table.
+func (t Table) Replace(page string) (string, error) {
+	head, _, _ := strings.Cut(strings.TrimPrefix(t.Text, "| "), " |")
+	head = "| " + head + " |"
+	before, rest, found := strings.Cut(page, head)
 	_, after, ends := strings.Cut(rest, "\n\n")
 	if !found || !ends {
-		return "", errors.New("the page has no table of features")
+		return "", fmt.Errorf("the page has no table %q", head)
 	}
-	return before + table + "\n" + after, nil
+	return before + t.Text + "\n" + after, nil
 }

@@ -49,7 +49,8 @@ func Features() []Feature {
 			Tests: "TestPodWithUserNamespaceGetsAll TestNamedSocketsReachUserNamespaces",
 			Other: map[node.Generation]Cell{node.V2: {Mark: "✓ [2]"}, NRI: {Mark: "untested"}}},
 		{Name: "`jackfield-cni` in the pods' network", Tests: "TestNetworkServesPodFromADDToDEL", Other: onNRI("")},
-		{Name: "`jackfield-hook` alone or beside the plugin", Tests: "TestHookOnCRIO TestHookBesidePluginOnCRIO",
+		{Name: "`jackfield-hook` alone or beside the plugin", Tests: "TestHookOnCRIO TestHookBesidePluginOnCRIO " +
+			"TestKeeperRebindsSocketOnCRIO TestKeeperRemovesDirectoriesOfRemovedPodsOnCRIO",
 			Other: map[node.Generation]Cell{
 				node.V1: {Mark: "–"}, node.V2: {Mark: "–"}, node.V24: {Mark: "–"}, NRI: {Mark: "–"}}},
 		Permissions(),

@@ -28,6 +28,8 @@ type Programs struct {
 	Module string
 	// Packages are the import paths of the programs.
 	Packages []string
+	// Test builds the tests of the packages in place of programs. Each is a file NAME.test.
+	Test bool
 	// Tags are build tags, separated by commas.
 	Tags string
 	// Ldflags returns the linker's flags for a version; nil: "-s -w".
@@ -71,7 +73,11 @@ func (p Programs) build(ctx context.Context, dir, version string, logf func(stri
 	if p.Ldflags != nil {
 		ldflags = p.Ldflags(version)
 	}
-	args := []string{"build", "-v", "-trimpath", "-tags", p.Tags, "-ldflags", ldflags, "-o", dir + "/"}
+	args := []string{"build", "-v"}
+	if p.Test {
+		args = []string{"test", "-c"}
+	}
+	args = append(args, "-trimpath", "-tags", p.Tags, "-ldflags", ldflags, "-o", dir+"/")
 	cmd := p.goCommand(ctx, append(args, p.Packages...)...)
 	total, err := p.countPackages(ctx)
 	if err != nil {
@@ -94,7 +100,12 @@ func (p Programs) build(ctx context.Context, dir, version string, logf func(stri
 			}
 			return nil
 		case <-tick.C:
-			logf("building %s: %d of up to %d packages compiled in %s", p.Name, log.packages(), total, time.Since(started).Round(time.Second))
+			elapsed := time.Since(started).Round(time.Second)
+			if p.Test { // go test -c does not list the packages that it compiles
+				logf("building %s: %d packages, since %s", p.Name, total, elapsed)
+				continue
+			}
+			logf("building %s: %d of up to %d packages compiled in %s", p.Name, log.packages(), total, elapsed)
 		}
 	}
 }
@@ -102,7 +113,8 @@ func (p Programs) build(ctx context.Context, dir, version string, logf func(stri
 // countPackages returns the number of packages that the programs consist of. A build does not compile those that the
 // build cache has.
 func (p Programs) countPackages(ctx context.Context) (int, error) {
-	cmd := p.goCommand(ctx, append([]string{"list", "-deps", "-tags", p.Tags}, p.Packages...)...)
+	args := []string{"list", "-deps", fmt.Sprintf("-test=%t", p.Test), "-tags", p.Tags}
+	cmd := p.goCommand(ctx, append(args, p.Packages...)...)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	list, err := cmd.Output()

@@ -11,20 +11,21 @@ import (
 )
 
 func main() {
-	for page, table := range compatibility.Pages() {
-		if err := write("../"+page, table); err != nil {
+	for _, table := range compatibility.Tables() {
+		if err := write(table); err != nil {
 			fmt.Fprintln(os.Stderr, "compatibility:", err)
 			os.Exit(1)
 		}
 	}
 }
 
-func write(file, table string) error {
+func write(table compatibility.Table) error {
+	file := "../" + table.Page
 	old, err := os.ReadFile(file)
 	if err != nil {
 		return err
 	}
-	text, err := compatibility.Replace(string(old), table)
+	text, err := table.Replace(string(old))
 	if err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}

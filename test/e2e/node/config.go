@@ -40,6 +40,12 @@ type Options struct {
 	Validator *Validator
 	// CNI is the configuration list of the pods' network; empty: ptp with addresses of host-local.
 	CNI string
+	// Mirror is the address HOST:PORT of a registry, which serves the images of Kubernetes' registries over HTTP;
+	// empty: none.
+	Mirror string
+	// InfraContainers lets CRI-O run infra containers where root lacks CAP_SYS_RESOURCE, which their OOM score needs.
+	// Pods whose containers share a PID namespace have one.
+	InfraContainers bool
 	// Plugins are pre-installed NRI plugins, which exist when the runtime starts.
 	Plugins []Preinstalled
 }
@@ -128,6 +134,9 @@ func (n *Node) linkCNI() error {
 func (o Options) timeouts() (request, registration time.Duration) {
 	return cmp.Or(o.PluginRequestTimeout, 20*time.Second), cmp.Or(o.PluginRegistrationTimeout, 20*time.Second)
 }
+
+// mirrored returns the registries whose images Options.Mirror serves.
+func mirrored() []string { return []string{"registry.k8s.io", "k8s.gcr.io", "gcr.io"} }
 
 func tomlList(items []string) string {
 	quoted := make([]string, len(items))

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"time"
 
@@ -21,7 +22,7 @@ type containerd struct{ n *Node }
 func (c containerd) daemon() daemon {
 	return daemon{
 		config:       c.n.path("config.toml"),
-		files:        func() map[string]string { return map[string]string{"config.toml": c.config()} },
+		files:        c.files,
 		command:      c.command,
 		importImages: c.importImages,
 		bundle: func(id string) string {
@@ -30,6 +31,17 @@ func (c containerd) daemon() daemon {
 		monitorArg: c.n.Socket(),
 		close:      func() error { return nil },
 	}
+}
+
+func (c containerd) files() map[string]string {
+	files := map[string]string{"config.toml": c.config()}
+	if mirror := c.n.opts.Mirror; mirror != "" {
+		for _, host := range mirrored() {
+			files["certs.d/"+host+"/hosts.toml"] = fmt.Sprintf("[host.%q]\ncapabilities = [\"pull\", \"resolve\"]\n",
+				"http://"+mirror)
+		}
+	}
+	return files
 }
 
 func (c containerd) command() *exec.Cmd {
@@ -121,7 +133,10 @@ func (c containerd) configV1() string {
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = %q
     conf_dir = %q
-`, PauseImage, c.n.opts.CDI, tomlList(c.n.cdiDirs()), c.n.ociRuntime(), c.n.path("cni", "bin"), c.n.path("cni", "conf"))
+  [plugins."io.containerd.grpc.v1.cri".registry]
+    config_path = %q
+`, PauseImage, c.n.opts.CDI, tomlList(c.n.cdiDirs()), c.n.ociRuntime(), c.n.path("cni", "bin"),
+		c.n.path("cni", "conf"), c.n.path("certs.d"))
 }
 
 func (c containerd) configV2() string {
@@ -129,6 +144,11 @@ func (c containerd) configV2() string {
   snapshotter = "native"
   [plugins."io.containerd.cri.v1.images".pinned_images]
     sandbox = %q
+  [plugins."io.containerd.cri.v1.images".registry]
+    config_path = %q
+[[plugins."io.containerd.transfer.v1.local".unpack_config]]
+  platform = "linux/%s"
+  snapshotter = "native"
 [plugins."io.containerd.cri.v1.runtime"]
   disable_apparmor = true
   restrict_oom_score_adj = true
@@ -149,7 +169,8 @@ func (c containerd) configV2() string {
 [plugins."io.containerd.grpc.v1.cri"]
   stream_server_address = "127.0.0.1"
   stream_server_port = "0"
-`, PauseImage, c.n.opts.CDI, tomlList(c.n.cdiDirs()), c.n.ociRuntime(), c.n.path("cni", "bin"), c.n.path("cni", "conf"))
+`, PauseImage, c.n.path("certs.d"), runtime.GOARCH, c.n.opts.CDI, tomlList(c.n.cdiDirs()), c.n.ociRuntime(),
+		c.n.path("cni", "bin"), c.n.path("cni", "conf"))
 }
 
 func (c containerd) configNRI() string {

@@ -28,7 +28,7 @@ type CRIOKit struct {
 // crio runs CRI-O on a node, as far as possible with the defaults of CRI-O.
 type crio struct {
 	n      *Node
-	images *registry
+	images *Registry
 	addr   net.Addr // of images
 }
 
@@ -38,7 +38,7 @@ func newCRIO(n *Node) (daemon, error) {
 	if err != nil {
 		return daemon{}, fmt.Errorf("serve images: %w", err)
 	}
-	c := crio{n: n, images: newRegistry(), addr: listener.Addr()}
+	c := crio{n: n, images: NewRegistry(), addr: listener.Addr()}
 	server := &http.Server{Handler: c.images, ReadHeaderTimeout: Patience}
 	go server.Serve(listener)
 	return daemon{
@@ -75,11 +75,42 @@ func (c crio) command() *exec.Cmd {
 
 func (c crio) files() map[string]string {
 	return map[string]string{
-		c.configFile(): c.config(),
-		"policy.json":  `{"default": [{"type": "insecureAcceptAnything"}]}`,
-		"registries.conf": fmt.Sprintf("[[registry]]\nprefix = \"localhost\"\nlocation = %q\ninsecure = true\n",
-			c.addr),
+		c.configFile():    c.config(),
+		"policy.json":     `{"default": [{"type": "insecureAcceptAnything"}]}`,
+		"registries.conf": c.registries(),
+		"oci-runtime":     c.wrapper(),
 	}
+}
+
+// wrapper returns a script that runs the OCI runtime after it has set the OOM score of an infra container to the
+// default.
+func (c crio) wrapper() string {
+	return fmt.Sprintf(`#!/bin/sh
+for arg; do
+	if [ "$option" = --bundle ]; then sed -i 's/"oomScoreAdj": *-[0-9]*/"oomScoreAdj":0/' "$arg/config.json"; fi
+	option=$arg
+done
+exec %s "$@"
+`, c.n.ociRuntime())
+}
+
+func (c crio) ociRuntime() string {
+	if c.n.opts.InfraContainers {
+		return c.n.path("oci-runtime")
+	}
+	return c.n.ociRuntime()
+}
+
+// registries returns the configuration of registries: the node's own, and the mirror of its options.
+func (c crio) registries() string {
+	const entry = "[[registry]]\nprefix = %q\nlocation = %q\ninsecure = true\n"
+	text := fmt.Sprintf(entry, "localhost", c.addr.String())
+	if mirror := c.n.opts.Mirror; mirror != "" {
+		for _, host := range mirrored() {
+			text += fmt.Sprintf(entry, host, mirror)
+		}
+	}
+	return text
 }
 
 // config returns CRI-O's configuration. It sets the paths, the network and NRI, and does without systemd and a firewall,
@@ -116,6 +147,7 @@ monitor_path = %q
 monitor_cgroup = "pod"
 [crio.image]
 pause_image = %q
+pause_command = ""
 signature_policy = %q
 [crio.network]
 network_dir = %q
@@ -129,7 +161,7 @@ nri_plugin_request_timeout = %q
 nri_plugin_registration_timeout = %q
 `, n.path("root"), n.path("state"), n.path("logs"), n.path("version"), n.path("version.persist"), n.path("clean"),
 		n.Socket(), n.path("exits"), n.path("attach"), n.kit.CRIO.Pinns,
-		tomlList(n.cdiDirs()), n.ociRuntime(), n.path("oci"), n.kit.CRIO.Conmon, PauseImage, n.path("policy.json"),
+		tomlList(n.cdiDirs()), c.ociRuntime(), n.path("oci"), n.kit.CRIO.Conmon, PauseImage, n.path("policy.json"),
 		n.path("cni", "conf"), n.path("cni", "bin"), !n.opts.NoNRI, n.NRISocket(), n.PluginDir(), n.PluginConfigDir(),
 		request, registration)
 	if v := n.opts.Validator; v != nil {
@@ -149,7 +181,7 @@ func (c crio) importImages(ctx context.Context, archive string, refs ...string) 
 		return err
 	}
 	defer f.Close()
-	if err := c.images.add(f); err != nil {
+	if err := c.images.Add(f); err != nil {
 		return err
 	}
 	for _, ref := range refs {

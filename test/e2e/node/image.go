@@ -35,69 +35,84 @@ func applets() []string {
 		strings sync tail tar tee test timeout touch tr true tty umount uname uniq unlink wc which xargs xxd yes`)
 }
 
-// file is an entry of an image layer.
-type file struct {
-	name string // no leading slash; a trailing slash means a directory
-	mode int64
-	link string // symbolic link to
-	data []byte
+// File is an entry of an image layer.
+type File struct {
+	Name string // no leading slash; a trailing slash means a directory
+	Mode int64
+	Link string // symbolic link to
+	Data []byte
 }
 
 // WriteImages writes an OCI layout with both images as a tar archive.
 func WriteImages(w io.Writer, kit *Kit) error {
-	busybox, err := os.ReadFile(kit.Busybox)
+	test, err := TestFiles(kit)
 	if err != nil {
-		return fmt.Errorf("make image: %w", err)
+		return err
 	}
+	l := NewLayout(w)
 	client, err := os.ReadFile(kit.Commands["sockclient"])
 	if err != nil {
 		return fmt.Errorf("make image: %w", err)
 	}
-	pause := []file{
-		{name: "dev/", mode: 0o755}, {name: "proc/", mode: 0o755}, {name: "sys/", mode: 0o755},
-		{name: "pause", mode: 0o755, data: client},
-	}
-	test := []file{
-		{name: "bin/", mode: 0o755}, {name: "dev/", mode: 0o755}, {name: "proc/", mode: 0o755}, {name: "sys/", mode: 0o755},
-		{name: "etc/", mode: 0o755}, {name: "home/", mode: 0o755}, {name: "root/", mode: 0o700}, {name: "tmp/", mode: 0o1777},
-		{name: "run/", mode: 0o755}, {name: "var/", mode: 0o755}, {name: "var/run", link: "/run"},
-		{name: "etc/passwd", mode: 0o644, data: []byte("root:x:0:0:root:/root:/bin/sh\napp:x:1000:1000:app:/home:/bin/sh\n")},
-		{name: "etc/group", mode: 0o644, data: []byte("root:x:0:\napp:x:1000:\n")},
-		{name: "bin/busybox", mode: 0o755, data: busybox},
-		{name: "bin/sockclient", mode: 0o755, data: client},
-	}
-	for _, a := range applets() {
-		test = append(test, file{name: "bin/" + a, link: "busybox"})
-	}
-
-	l := newLayout(w)
-	l.image(PauseImage, ispec.ImageConfig{Entrypoint: []string{"/pause", "pause"}}, pause)
-	l.image(Image, ispec.ImageConfig{
+	l.Image(PauseImage, ispec.ImageConfig{Entrypoint: []string{"/pause", "pause"}}, []File{
+		{Name: "dev/", Mode: 0o755}, {Name: "proc/", Mode: 0o755}, {Name: "sys/", Mode: 0o755},
+		{Name: "pause", Mode: 0o755, Data: client},
+	})
+	l.Image(Image, ispec.ImageConfig{
 		Env: []string{"PATH=/bin"},
 		Cmd: []string{"/bin/sleep", "100000000"},
 		// sleep is the container's first process, for which SIGTERM does nothing. CRI-O would wait for it.
 		StopSignal: "SIGKILL",
 	}, test)
-	return l.close()
+	return l.Close()
 }
 
-// layout writes an OCI image layout as a tar archive. It stores the first error.
-type layout struct {
+// TestFiles returns the files of the test image, and links for more applets of busybox.
+func TestFiles(kit *Kit, more ...string) ([]File, error) {
+	busybox, err := os.ReadFile(kit.Busybox)
+	if err != nil {
+		return nil, fmt.Errorf("make image: %w", err)
+	}
+	client, err := os.ReadFile(kit.Commands["sockclient"])
+	if err != nil {
+		return nil, fmt.Errorf("make image: %w", err)
+	}
+	const passwd = "root:x:0:0:root:/root:/bin/sh\napp:x:1000:1000:app:/home:/bin/sh\n"
+	files := []File{
+		{Name: "bin/", Mode: 0o755}, {Name: "dev/", Mode: 0o755}, {Name: "proc/", Mode: 0o755},
+		{Name: "sys/", Mode: 0o755}, {Name: "etc/", Mode: 0o755}, {Name: "home/", Mode: 0o755},
+		{Name: "root/", Mode: 0o700}, {Name: "tmp/", Mode: 0o1777}, {Name: "run/", Mode: 0o755},
+		{Name: "var/", Mode: 0o755}, {Name: "var/run", Link: "/run"},
+		{Name: "etc/passwd", Mode: 0o644, Data: []byte(passwd)},
+		{Name: "etc/group", Mode: 0o644, Data: []byte("root:x:0:\napp:x:1000:\n")},
+		{Name: "bin/busybox", Mode: 0o755, Data: busybox},
+		{Name: "bin/sockclient", Mode: 0o755, Data: client},
+	}
+	for _, a := range append(applets(), more...) {
+		files = append(files, File{Name: "bin/" + a, Link: "busybox"})
+	}
+	return files, nil
+}
+
+// Layout writes an OCI image layout as a tar archive. It stores the first error.
+type Layout struct {
 	tar   *tar.Writer
 	index ispec.Index
 	err   error
 }
 
-func newLayout(w io.Writer) *layout {
-	l := &layout{tar: tar.NewWriter(w)}
+// NewLayout returns a layout without images.
+func NewLayout(w io.Writer) *Layout {
+	l := &Layout{tar: tar.NewWriter(w)}
 	l.index = ispec.Index{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ispec.MediaTypeImageIndex}
-	l.add(file{name: "oci-layout", mode: 0o644, data: []byte(`{"imageLayoutVersion":"1.0.0"}`)})
+	l.add(File{Name: "oci-layout", Mode: 0o644, Data: []byte(`{"imageLayoutVersion":"1.0.0"}`)})
 	return l
 }
 
-func (l *layout) image(ref string, cfg ispec.ImageConfig, files []file) {
+// Image adds an image with one layer.
+func (l *Layout) Image(ref string, cfg ispec.ImageConfig, files []File) {
 	var layer bytes.Buffer
-	w := &layout{tar: tar.NewWriter(&layer)}
+	w := &Layout{tar: tar.NewWriter(&layer)}
 	for _, f := range files {
 		w.add(f)
 	}
@@ -123,7 +138,7 @@ func (l *layout) image(ref string, cfg ispec.ImageConfig, files []file) {
 	l.index.Manifests = append(l.index.Manifests, manifest)
 }
 
-func (l *layout) json(mediaType string, v any) ispec.Descriptor {
+func (l *Layout) json(mediaType string, v any) ispec.Descriptor {
 	data, err := json.Marshal(v)
 	if err != nil && l.err == nil {
 		l.err = err
@@ -131,34 +146,35 @@ func (l *layout) json(mediaType string, v any) ispec.Descriptor {
 	return l.blob(mediaType, data)
 }
 
-func (l *layout) blob(mediaType string, data []byte) ispec.Descriptor {
+func (l *Layout) blob(mediaType string, data []byte) ispec.Descriptor {
 	d := digest.NewDigestFromBytes(digest.SHA256, sum(data))
-	l.add(file{name: "blobs/sha256/" + d.Encoded(), mode: 0o644, data: data})
+	l.add(File{Name: "blobs/sha256/" + d.Encoded(), Mode: 0o644, Data: data})
 	return ispec.Descriptor{MediaType: mediaType, Digest: d, Size: int64(len(data))}
 }
 
-func (l *layout) add(f file) {
+func (l *Layout) add(f File) {
 	if l.err != nil {
 		return
 	}
-	h := &tar.Header{Name: f.name, Mode: f.mode, Size: int64(len(f.data)), Typeflag: tar.TypeReg, Format: tar.FormatPAX}
+	h := &tar.Header{Name: f.Name, Mode: f.Mode, Size: int64(len(f.Data)), Typeflag: tar.TypeReg, Format: tar.FormatPAX}
 	switch {
-	case f.link != "":
-		h.Typeflag, h.Linkname, h.Mode = tar.TypeSymlink, f.link, 0o777
-	case strings.HasSuffix(f.name, "/"):
+	case f.Link != "":
+		h.Typeflag, h.Linkname, h.Mode = tar.TypeSymlink, f.Link, 0o777
+	case strings.HasSuffix(f.Name, "/"):
 		h.Typeflag = tar.TypeDir
 	}
 	if l.err = l.tar.WriteHeader(h); l.err == nil {
-		_, l.err = l.tar.Write(f.data)
+		_, l.err = l.tar.Write(f.Data)
 	}
 }
 
-func (l *layout) close() error {
+// Close completes the layout and returns the first error.
+func (l *Layout) Close() error {
 	data, err := json.Marshal(l.index)
 	if err != nil && l.err == nil {
 		l.err = err
 	}
-	l.add(file{name: "index.json", mode: 0o644, data: data})
+	l.add(File{Name: "index.json", Mode: 0o644, Data: data})
 	if l.err == nil {
 		l.err = l.tar.Close()
 	}

@@ -130,7 +130,7 @@ func (n *Node) start(ctx context.Context) error {
 		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 			return err
 		}
-		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+		if err := os.WriteFile(name, []byte(text), 0o755); err != nil {
 			return err
 		}
 	}

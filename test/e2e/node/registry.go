@@ -19,20 +19,21 @@ import (
 	ispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// registry serves images of OCI layouts, because CRI-O takes no image from a file. It is the part of the OCI
+// Registry serves images of OCI layouts, because CRI-O takes no image from a file. It is the part of the OCI
 // Distribution Specification that a pull needs: GET and HEAD of manifests and blobs.
-type registry struct {
+type Registry struct {
 	mu    sync.Mutex
 	blobs map[string][]byte           // by digest
 	tags  map[string]ispec.Descriptor // by NAME:TAG, the reference without the registry
 }
 
-func newRegistry() *registry {
-	return &registry{blobs: map[string][]byte{}, tags: map[string]ispec.Descriptor{}}
+// NewRegistry returns a registry without images.
+func NewRegistry() *Registry {
+	return &Registry{blobs: map[string][]byte{}, tags: map[string]ispec.Descriptor{}}
 }
 
-// add adds the images of a layout, a tar archive.
-func (r *registry) add(layout io.Reader) error {
+// Add adds the images of a layout, a tar archive.
+func (r *Registry) Add(layout io.Reader) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for archive := tar.NewReader(layout); ; {
@@ -62,7 +63,8 @@ func (r *registry) add(layout io.Reader) error {
 	}
 }
 
-func (r *registry) ServeHTTP(w http.ResponseWriter, q *http.Request) {
+// ServeHTTP serves the images.
+func (r *Registry) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if q.URL.Path == "/v2/" {
