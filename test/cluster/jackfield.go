@@ -37,6 +37,12 @@ func (c *Cluster) InstallJackfield(ctx context.Context, values string) error {
 	return c.WaitJackfield(ctx)
 }
 
+// TagImage gives Jackfield's image on the first node another tag.
+func (c *Cluster) TagImage(ctx context.Context, tag string) error {
+	const name = "localhost/jackfield/jackfield:"
+	return c.node.ctr(ctx, "images", "tag", "--force", name+"devel", name+tag)
+}
+
 // WaitJackfield waits until the DaemonSet has its current version on the node.
 func (c *Cluster) WaitJackfield(ctx context.Context) error {
 	_, err := c.Kubectl(ctx, "--namespace", Namespace, "rollout", "status", "daemonset/"+Release, "--timeout="+Patience.String())

@@ -3,6 +3,7 @@
 package kube
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -10,6 +11,10 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/jackfield/jackfield/test/cluster"
 	"github.com/jackfield/jackfield/test/vswitch"
@@ -228,26 +233,84 @@ func TestNothingIsLeftAfterScaling(t *testing.T) {
 	})
 }
 
-// The plugin is rolled out while pods arrive. Those that require the plugin have their device; of the others,
-// exactly the reported ones lack it.
+// arrivals are the pods that TestRolloutWhilePodsArrive creates while the plugin is rolled out: some require the
+// plugin, the others do not.
+type arrivals struct {
+	namespace string
+	stop      chan struct{}
+	result    chan error
+	pods      int // of each kind, once result is received
+}
+
+// maxArrivals bounds the pods of each kind, because a node has at most 250 pods.
+const maxArrivals = 60
+
+// startArrivals creates pods one after the other until finish.
+func (k *K) startArrivals(namespace string) *arrivals {
+	a := &arrivals{namespace: namespace, stop: make(chan struct{}), result: make(chan error, 1)}
+	client := k.client(cluster.TestClient).CoreV1().Pods(namespace)
+	create := func(name string, annotations map[string]string) error {
+		pod := &corev1.Pod{}
+		text := Pod{Namespace: namespace, Name: name, Annotations: annotations}.Manifest()
+		if err := json.Unmarshal([]byte(text), pod); err != nil {
+			return err
+		}
+		_, err := client.Create(k.ctx, pod, metav1.CreateOptions{})
+		return err
+	}
+	go func() {
+		var err error
+		for err == nil && a.pods < maxArrivals {
+			err = errors.Join(
+				create(fmt.Sprint("required-", a.pods), map[string]string{deviceKey: nic0, requiredKey: "[jackfield]"}),
+				create(fmt.Sprint("other-", a.pods), map[string]string{deviceKey: nic0}))
+			a.pods++
+			select {
+			case <-a.stop:
+				a.result <- err
+				return
+			case <-time.After(300 * time.Millisecond):
+			}
+		}
+		a.result <- err
+	}()
+	return a
+}
+
+// finish ends the creation of pods, and waits until all of them are ready.
+func (a *arrivals) finish(k *K) {
+	k.t.Helper()
+	close(a.stop)
+	if err := <-a.result; err != nil {
+		k.t.Fatal(err)
+	}
+	k.Kubectl("--namespace", a.namespace, "wait", "--for=condition=Ready", "pods", "--all",
+		"--timeout="+cluster.Patience.String())
+}
+
+// Pods arrive all the time while the plugin is rolled out to another image and back. The kubelet retries those that
+// require the plugin until they have their device. Of the others, exactly the reported ones lack it.
 func TestRolloutWhilePodsArrive(t *testing.T) {
 	k := Start(t)
-	ns := k.Namespace("fast-rollout", nil)
-	const replicas = 25
-	for _, p := range []Pod{
-		{Namespace: ns, Name: "required", Annotations: map[string]string{deviceKey: nic0, requiredKey: "[jackfield]"}},
-		{Namespace: ns, Name: "other", Annotations: map[string]string{deviceKey: nic0}},
-	} {
-		k.Create(deployment(p, replicas))
-	}
-	k.Kubectl("--namespace", cluster.Namespace, "rollout", "restart", "daemonset/"+cluster.Release)
-	if err := k.WaitJackfield(k.ctx); err != nil {
+	if err := k.TagImage(k.ctx, "next"); err != nil {
 		t.Fatal(err)
 	}
-	k.waitReplicas(ns, "required", replicas)
-	k.waitReplicas(ns, "other", replicas)
-	missed, with, without := k.missed(ns), k.withDevice(), 0
-	for name := range k.Pods(ns, "") {
+	ns := k.Namespace("fast-rollout", nil)
+	a := k.startArrivals(ns)
+	t.Cleanup(func() { k.Upgrade(values + fastRule) })
+	k.Upgrade(values + fastRule + "image: {tag: next}\n")
+	image := k.Kubectl("--namespace", cluster.Namespace, "get", "daemonset", cluster.Release,
+		"--output=jsonpath={.spec.template.spec.containers[0].image}")
+	if !strings.HasSuffix(image, ":next") {
+		t.Errorf("the plugin's image is %s", image)
+	}
+	k.Upgrade(values + fastRule)
+	a.finish(k)
+	pods, missed, with, without, retried := k.Pods(ns, ""), k.missed(ns), k.withDevice(), 0, 0
+	if len(pods) != 2*a.pods {
+		t.Errorf("there are %d pods, want %d", len(pods), 2*a.pods)
+	}
+	for name := range pods {
 		switch {
 		case !with[name] && strings.HasPrefix(name, "required-"):
 			t.Errorf("pod %s requires the plugin, and runs without its device", name)
@@ -256,8 +319,16 @@ func TestRolloutWhilePodsArrive(t *testing.T) {
 		case missed[name]:
 			without++
 		}
+		events, err := k.Events(k.ctx, ns, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(events, `required plugin "jackfield" not present`) {
+			retried++
+		}
 	}
-	t.Logf("%d of %d pods that do not require the plugin started without their device", without, replicas)
+	t.Logf("of %d pods that require the plugin, %d were retried; of %[1]d others, %d lack their device",
+		a.pods, retried, without)
 }
 
 // Prometheus reads the plugin's metrics through the API server.
