@@ -12,8 +12,8 @@ import (
 
 // The plot of outages is a bar for each row, in groups of equal setups. Sizes are in pixels.
 const (
-	outageWidth               = 900
-	outageLeft, outageRight   = 300, 150
+	outageWidth               = 940
+	outageLeft, outageRight   = 340, 150
 	outageAbove, outageBelow  = 62, 40
 	barHeight, barStep, group = 13, 18, 14
 )
