@@ -225,6 +225,9 @@ func TestFlagHasOneMeaning(t *testing.T) {
 		"selector":  {"l", "labels", "labels of "},
 		"config":    {"", "file", "configuration file"},
 		"out":       {"", "file", "file to write"},
+
+		"filename":       {"f", "FILE", "FILE, directory or URL"},
+		"all-namespaces": {"A", "", "the pods of all namespaces"},
 	}
 	found := map[string]int{}
 	visitFlags(func(cmd *cobra.Command, f *pflag.Flag) {

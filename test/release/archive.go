@@ -16,7 +16,7 @@ import (
 // operators apply to a cluster without the chart. A name without an extension is a directory.
 var contents = []string{
 	"CHANGELOG.md", "LICENSE", "README.md", "SECURITY.md", "nri/50-jackfield.conf", "deploy/config.yaml",
-	"deploy/admission", "deploy/admission-require", "deploy/admission-warn", "deploy/crio", "deploy/install", "deploy/kit", "deploy/monitoring", "deploy/podman", "deploy/systemd",
+	"deploy/admission", "deploy/admission-require", "deploy/admission-warn", "deploy/crio", "deploy/install", "deploy/kit", "deploy/monitoring", "deploy/podman", "deploy/rbac", "deploy/systemd",
 	"docs/man", "hooks.d",
 }
 

@@ -24,7 +24,8 @@ type client struct {
 	env                                                           Env
 	kubeconfig, context, as, namespace, pluginNamespace, selector string
 	output                                                        string
-	watch                                                         bool
+	watch, allNamespaces                                          bool
+	nodes                                                         string // labels of the nodes of the fleet
 }
 
 // pod is the part of a pod that the commands need.
@@ -38,12 +39,28 @@ type pod struct {
 		Containers []struct{ Name string }
 	}
 	Status struct {
-		Phase      string
-		Conditions []struct{ Type, Status, Message string }
+		Phase             string
+		Conditions        []struct{ Type, Status, Message string }
+		ContainerStatuses []struct {
+			State struct{ Waiting *struct{ Reason string } }
+		}
 	}
 }
 
 func (p *pod) title() string { return p.Metadata.Namespace + "/" + p.Metadata.Name }
+
+// state is the pod's phase, and why a container of it waits.
+func (p *pod) state() string {
+	if p.Metadata.DeletionTimestamp != "" {
+		return "Terminating"
+	}
+	for _, s := range p.Status.ContainerStatuses {
+		if s.State.Waiting != nil && s.State.Waiting.Reason != "" {
+			return p.Status.Phase + " (" + s.State.Waiting.Reason + ")"
+		}
+	}
+	return p.Status.Phase
+}
 
 // isPlugin reports whether the pod has the plugin's container.
 func (p *pod) isPlugin() bool {
@@ -93,6 +110,9 @@ func describeFailure(text string) error {
 		}
 		f.hint = fmt.Sprintf("to allow it to %q, add to the rules of %s: {apiGroups: [%q], resources: [%q], verbs: [%s]}",
 			m[1], where, m[4], m[3], m[2])
+		if m[3] == "pods/exec" {
+			f.hint += "; who has that right controls the nodes: as a tenant, use `kubectl describe pod`"
+		}
 		if m[3] == "pods" && m[5] == "" {
 			f.hint += "; or name the namespace of Jackfield's pods with --plugin-namespace"
 		}
@@ -197,19 +217,28 @@ func (c *client) findPlugin(ctx context.Context, node string) (*pod, error) {
 		"--field-selector=spec.nodeName="+node); err != nil {
 		return nil, err
 	}
-	found := ""
-	for i := range list.Items {
-		p := &list.Items[i]
+	plugin, other := choosePlugin(list.Items)
+	if plugin == nil {
+		return nil, &failure{text: fmt.Sprintf("no pod with the labels %s runs on node %s%s", c.selector, node, other),
+			code: exitError, hint: checkInstalled}
+	}
+	return plugin, nil
+}
+
+// choosePlugin returns the running pod of Jackfield among the pods of one node, or else the end of a message about
+// another one.
+func choosePlugin(pods []pod) (plugin *pod, other string) {
+	for i := range pods {
+		p := &pods[i]
 		switch {
 		case !p.isPlugin():
 		case p.Status.Phase == "Running" && p.Metadata.DeletionTimestamp == "":
-			return p, nil
+			return p, ""
 		default:
-			found = fmt.Sprintf("; pod %s is %s", p.title(), p.Status.Phase)
+			other = fmt.Sprintf("; pod %s is %s", p.title(), p.state())
 		}
 	}
-	return nil, &failure{text: fmt.Sprintf("no pod with the labels %s runs on node %s%s", c.selector, node, found),
-		code: exitError, hint: checkInstalled}
+	return nil, other
 }
 
 // exec runs jackfield in the plugin's pod.

@@ -3,11 +3,13 @@
 package kubectl
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -62,14 +64,18 @@ type failure struct {
 func (f *failure) Error() string { return f.text }
 
 const long = `kubectl jackfield runs a command of jackfield in the pod of Jackfield's DaemonSet that is
-on the node of a pod. It finds the node and the sandbox of the pod by itself. It runs
-kubectl, which must be in PATH, and needs these rights: get pods in the pod's
+on the node of a pod. It finds the node and the sandbox of the pod by itself. Without a
+pod, status shows the health of every node.
+
+It runs kubectl, which must be in PATH, and needs these rights: get pods in the pod's
 namespace, list pods in that of Jackfield (or in all, if neither --plugin-namespace nor
-JACKFIELD_NAMESPACE names it), and create pods/exec there. Who has these can run any command in Jackfield's pods, so it is
-for administrators.
+JACKFIELD_NAMESPACE names it), create pods/exec there, and list nodes to show all of
+them. Who has these can run any command in Jackfield's pods, so it is for
+administrators.
 
 The exit status is that of jackfield: 0 for yes, 1 for no, 2 for a mistake in the
-command line, and 3 when there is no answer.`
+command line, and 3 when there is no answer. Of several nodes, it is 1 if one has a
+problem, and otherwise 3 if one could not be read.`
 
 // Command returns the command.
 func Command(env Env) *cobra.Command {
@@ -96,35 +102,82 @@ func Command(env Env) *cobra.Command {
 		"$JACKFIELD_NAMESPACE, or the only one with such pods)")
 	f.StringVarP(&c.selector, "selector", "l", "app.kubernetes.io/name=jackfield", "`labels` of Jackfield's pods")
 	root.AddCommand(
-		c.command("explain POD", "Explain what a pod's containers would get now, from which file, by which rule, or why not",
-			c.explain),
-		c.watchable(c.command("status POD", "Show what was injected into a pod's running containers", c.run)),
-		c.watchable(c.command("sockets POD", "List the sockets of a pod's running containers, with peers, age and rebinds",
-			c.run)),
+		c.explainCommand(),
+		c.listCommand("status", "Show the health of all nodes, or what was injected into a pod's running containers"),
+		c.listCommand("sockets", "List the sockets of running containers, with peers, age and rebinds"),
 		c.doctorCommand(),
 	)
 	return root
 }
 
-// command returns a subcommand for one pod. do gets the command's name.
-func (c *client) command(use, short string, do func(ctx context.Context, name string, t *target) error) *cobra.Command {
-	cmd := &cobra.Command{
-		Use: use, Short: short, Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			t, err := c.findTarget(cmd.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			return do(cmd.Context(), cmd.Name(), t)
-		},
+// command returns a subcommand for a pod, or without one.
+func (c *client) command(use, short string, run func(cmd *cobra.Command, args []string) error) *cobra.Command {
+	cmd := &cobra.Command{Use: use, Short: short, Args: cobra.MaximumNArgs(1)}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		formats := []string{"text", "json", "yaml"}
+		if cmd.Name() == "sockets" {
+			formats = append(formats, "wide")
+		}
+		if !slices.Contains(formats, c.output) {
+			return fmt.Errorf("invalid value %q of --output: must be one of %s", c.output, strings.Join(formats, ", "))
+		}
+		return run(cmd, args)
 	}
 	cmd.Flags().StringVarP(&c.output, "output", "o", "text", "`format`: text, json or yaml, and wide for sockets")
 	return cmd
 }
 
-func (c *client) watchable(cmd *cobra.Command) *cobra.Command {
-	cmd.Flags().BoolVarP(&c.watch, "watch", "w", false, "print changes until interrupted: the whole output again, in "+
+// listCommand returns a subcommand for a pod, or for the pods of all nodes.
+func (c *client) listCommand(name, short string) *cobra.Command {
+	cmd := c.command(name+" [POD]", short, func(cmd *cobra.Command, args []string) error {
+		isMany := c.allNamespaces || c.namespace != ""
+		switch {
+		case len(args) > 0 && c.allNamespaces:
+			return errors.New("--all-namespaces is not for one pod")
+		case len(args) > 0:
+			t, err := c.findTarget(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			return c.run(cmd.Context(), name, t)
+		case c.watch:
+			return errors.New("--watch requires a pod")
+		case isMany:
+			return c.everywhere(cmd.Context(), name)
+		case name == "status":
+			return c.fleet(cmd.Context())
+		}
+		return fmt.Errorf("%s: requires a pod, --namespace or --all-namespaces", name)
+	})
+	f := cmd.Flags()
+	f.BoolVarP(&c.allNamespaces, "all-namespaces", "A", false, "the pods of all namespaces, on all nodes")
+	f.StringVar(&c.nodes, "node-selector", "kubernetes.io/os=linux", "`labels` of the nodes, without a pod")
+	f.BoolVarP(&c.watch, "watch", "w", false, "print changes until interrupted: the whole output again, in "+
 		"place; needs a terminal")
+	return cmd
+}
+
+// explainCommand returns the subcommand for a pod, or for manifests and the node on which their pods would run.
+func (c *client) explainCommand() *cobra.Command {
+	node, file := "", ""
+	cmd := c.command("explain {POD | -f FILE --node NODE}", "Explain what a pod's containers would get now, from which "+
+		"file, by which rule, or why not", func(cmd *cobra.Command, args []string) error {
+		switch {
+		case (len(args) == 0) == (file == ""):
+			return errors.New("explain: requires a pod, or --filename FILE and --node NODE")
+		case (file == "") != (node == ""):
+			return errors.New("explain: --filename and --node NODE go together: the node is where the pods would run")
+		case file != "":
+			return c.explainFile(cmd.Context(), file, node)
+		}
+		t, err := c.findTarget(cmd.Context(), args[0])
+		if err != nil {
+			return err
+		}
+		return c.explain(cmd.Context(), t)
+	})
+	cmd.Flags().StringVarP(&file, "filename", "f", "", "`FILE`, directory or URL with pods or workloads; - is standard input")
+	cmd.Flags().StringVar(&node, "node", "", "`name` of the node on which the pods of --filename would run")
 	return cmd
 }
 
@@ -132,9 +185,7 @@ func (c *client) watchable(cmd *cobra.Command) *cobra.Command {
 func (c *client) doctorCommand() *cobra.Command {
 	node := ""
 	cmd := c.command("doctor {POD | --node NODE}", "Find what keeps containers on a pod's node from getting devices and "+
-		"sockets", nil)
-	cmd.Args = cobra.MaximumNArgs(1)
-	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
+		"sockets", func(cmd *cobra.Command, args []string) (err error) {
 		if (len(args) == 0) == (node == "") {
 			return errors.New("doctor: requires a pod or --node NODE")
 		}
@@ -148,7 +199,7 @@ func (c *client) doctorCommand() *cobra.Command {
 			return err
 		}
 		return c.exec(cmd.Context(), t.plugin, nil, c.env.Stdout, cmd.Name(), c.format())
-	}
+	})
 	cmd.Flags().StringVar(&node, "node", "", "`name` of the node")
 	return cmd
 }
@@ -166,8 +217,8 @@ func (c *client) run(ctx context.Context, name string, t *target) error {
 }
 
 // explain explains the pod's manifest, with the networks of its sandbox.
-func (c *client) explain(ctx context.Context, name string, t *target) error {
-	args := []string{name, "-", c.format()}
+func (c *client) explain(ctx context.Context, t *target) error {
+	args := []string{"explain", "-", c.format()}
 	sandbox, err := c.findSandbox(ctx, t)
 	if err != nil {
 		return err
@@ -183,6 +234,32 @@ func (c *client) explain(ctx context.Context, name string, t *target) error {
 		return err
 	}
 	return c.exec(ctx, t.plugin, strings.NewReader(reduced), c.env.Stdout, args...)
+}
+
+// explainFile explains the pods of manifests as they would be created on a node. kubectl reads the manifests, and sets
+// the namespace of objects that name none.
+func (c *client) explainFile(ctx context.Context, file, node string) error {
+	plugin, err := c.findPlugin(ctx, node)
+	if err != nil {
+		return err
+	}
+	args := []string{"create", "--dry-run=client", "--output=json", "--filename=" + file}
+	if c.namespace != "" {
+		args = append(args, "--namespace="+c.namespace)
+	}
+	var stdin io.Reader
+	if file == "-" {
+		stdin = c.env.Stdin
+	}
+	var objects bytes.Buffer
+	if err := c.kubectl(ctx, stdin, &objects, args...); err != nil {
+		return err
+	}
+	reduced, err := reduceManifests(&objects)
+	if err != nil {
+		return err
+	}
+	return c.exec(ctx, plugin, strings.NewReader(reduced), c.env.Stdout, "explain", "-", c.format())
 }
 
 // format is the flag for the format of the result.

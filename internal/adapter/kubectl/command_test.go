@@ -86,13 +86,21 @@ func TestPluginRunsCommandInPodOfNode(t *testing.T) {
 			err: "?]0;title?some message\n", log: get + find + run + "-- jackfield sockets telco/fwd-0 --output=json --color=never\n"},
 		"no right to exec": {args: "status fwd-0 -n telco", code: 3, files: map[string]string{"exec.code": "1", "exec.err": noExec},
 			log: get + find + run + "-- jackfield status telco/fwd-0 --output=text --color=never\n",
-			err: "kubectl-jackfield: " + noExec + "\nhint: to allow it to \"jane\", add to the rules of a Role and a RoleBinding of the namespace \"net\": {apiGroups: [\"\"], resources: [\"pods/exec\"], verbs: [create]}\n"},
+			err: "kubectl-jackfield: " + noExec + "\nhint: to allow it to \"jane\", add to the rules of a Role and a RoleBinding of the namespace \"net\": {apiGroups: [\"\"], resources: [\"pods/exec\"], verbs: [create]}" +
+				"; who has that right controls the nodes: as a tenant, use `kubectl describe pod`\n"},
 		"plugin is gone": {args: "status fwd-0 -n telco", code: 3, files: map[string]string{"exec.code": "1", "exec.err": `Error from server (NotFound): pods "jackfield-x" not found`},
 			log: get + find + run + "-- jackfield status telco/fwd-0 --output=text --color=never\n",
 			err: "kubectl-jackfield: Error from server (NotFound): pods \"jackfield-x\" not found\n"},
-		"no terminal": {args: "status fwd-0 -n telco --watch", code: 2, log: get + find, err: "kubectl-jackfield: --watch needs a terminal\n"},
-		"usage":       {args: "status", code: 2, err: "kubectl-jackfield: accepts 1 arg(s), received 0\n"},
-		"no node":     {args: "doctor", code: 2, err: "kubectl-jackfield: doctor: requires a pod or --node NODE\n"},
+		"no terminal":  {args: "status fwd-0 -n telco --watch", code: 2, log: get + find, err: "kubectl-jackfield: --watch needs a terminal\n"},
+		"usage":        {args: "sockets", code: 2, err: "kubectl-jackfield: sockets: requires a pod, --namespace or --all-namespaces\n"},
+		"two pods":     {args: "status a b", code: 2, err: "kubectl-jackfield: accepts at most 1 arg(s), received 2\n"},
+		"pod and all":  {args: "status fwd-0 -A", code: 2, err: "kubectl-jackfield: --all-namespaces is not for one pod\n"},
+		"watch of all": {args: "sockets -A --watch", code: 2, err: "kubectl-jackfield: --watch requires a pod\n"},
+		"format":       {args: "status -o wide", code: 2, err: "kubectl-jackfield: invalid value \"wide\" of --output: must be one of text, json, yaml\n"},
+		"no manifest":  {args: "explain", code: 2, err: "kubectl-jackfield: explain: requires a pod, or --filename FILE and --node NODE\n"},
+		"no node for the manifest": {args: "explain -f pod.yaml", code: 2,
+			err: "kubectl-jackfield: explain: --filename and --node NODE go together: the node is where the pods would run\n"},
+		"no node": {args: "doctor", code: 2, err: "kubectl-jackfield: doctor: requires a pod or --node NODE\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()

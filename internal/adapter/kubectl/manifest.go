@@ -4,22 +4,18 @@ package kubectl
 
 import (
 	"encoding/json"
+	"errors"
+	"io"
 	"strings"
 )
 
 // podManifest is the part of a pod that explain reads, see manifest.Pod. Nothing else leaves for the plugin's pod: the
 // rest of a pod, such as the values of variables, arguments and probes, can have secrets.
 type podManifest struct {
-	APIVersion string `json:"apiVersion,omitempty"`
-	Kind       string `json:"kind,omitempty"`
-	Metadata   struct {
-		Name        string            `json:"name"`
-		Namespace   string            `json:"namespace"`
-		UID         string            `json:"uid,omitempty"`
-		Labels      map[string]string `json:"labels,omitempty"`
-		Annotations map[string]string `json:"annotations,omitempty"`
-	} `json:"metadata"`
-	Spec struct {
+	APIVersion string   `json:"apiVersion,omitempty"`
+	Kind       string   `json:"kind,omitempty"`
+	Metadata   metadata `json:"metadata"`
+	Spec       struct {
 		RuntimeClassName    string              `json:"runtimeClassName,omitempty"`
 		SecurityContext     json.RawMessage     `json:"securityContext,omitempty"`
 		InitContainers      []containerManifest `json:"initContainers,omitempty"`
@@ -30,6 +26,33 @@ type podManifest struct {
 	Status struct {
 		ResourceClaimStatuses json.RawMessage `json:"resourceClaimStatuses,omitempty"`
 	} `json:"status"`
+}
+
+type metadata struct {
+	Name         string            `json:"name"`
+	GenerateName string            `json:"generateName,omitempty"`
+	Namespace    string            `json:"namespace"`
+	UID          string            `json:"uid,omitempty"`
+	Labels       map[string]string `json:"labels,omitempty"`
+	Annotations  map[string]string `json:"annotations,omitempty"`
+}
+
+// workloadManifest is the part of an object with a pod template that explain reads.
+type workloadManifest struct {
+	APIVersion string       `json:"apiVersion,omitempty"`
+	Kind       string       `json:"kind,omitempty"`
+	Metadata   metadata     `json:"metadata"`
+	Template   *podManifest `json:"template,omitempty"` // of a PodTemplate
+	Spec       struct {
+		Template    *podManifest `json:"template,omitempty"`
+		JobTemplate *jobTemplate `json:"jobTemplate,omitempty"` // of a CronJob
+	} `json:"spec"`
+}
+
+type jobTemplate struct {
+	Spec struct {
+		Template *podManifest `json:"template,omitempty"`
+	} `json:"spec"`
 }
 
 type containerManifest struct {
@@ -66,14 +89,109 @@ func reduceManifest(pod string) (string, error) {
 	if err := json.Unmarshal([]byte(pod), &p); err != nil {
 		return "", &failure{text: "read the answer of kubectl: " + err.Error(), code: exitError}
 	}
+	p.reduce()
+	data, err := json.Marshal(&p)
+	return string(data), err
+}
+
+// reduceManifests returns a List with the parts of objects and lists that explain reads. Objects without pods are left
+// out, except claims and networks, which explain reads as a whole.
+func reduceManifests(objects io.Reader) (string, error) {
+	list := struct {
+		APIVersion string `json:"apiVersion"`
+		Kind       string `json:"kind"`
+		Items      []any  `json:"items"`
+	}{"v1", "List", []any{}}
+	for decoder := json.NewDecoder(objects); ; {
+		var object json.RawMessage
+		err := decoder.Decode(&object)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err == nil {
+			list.Items, err = appendReduced(list.Items, object)
+		}
+		if err != nil {
+			return "", &failure{text: "read the objects from kubectl: " + err.Error(), code: exitError}
+		}
+	}
+	data, err := json.Marshal(list)
+	return string(data), err
+}
+
+// appendReduced appends the part of an object that explain reads, or that of the items of a List.
+func appendReduced(items []any, object json.RawMessage) ([]any, error) {
+	var x struct {
+		APIVersion, Kind string
+		Items            []json.RawMessage
+	}
+	if err := json.Unmarshal(object, &x); err != nil {
+		return nil, err
+	}
+	var err error
+	switch x.Kind {
+	case "List":
+		for _, item := range x.Items {
+			if items, err = appendReduced(items, item); err != nil {
+				return nil, err
+			}
+		}
+		return items, nil
+	case "Pod":
+		var p podManifest
+		err = json.Unmarshal(object, &p)
+		p.reduce()
+		return append(items, &p), err
+	case "ResourceClaim", "ResourceClaimTemplate", "NetworkAttachmentDefinition":
+		var whole map[string]any
+		err = json.Unmarshal(object, &whole)
+		removeLastApplied(whole)
+		return append(items, whole), err
+	}
+	var w workloadManifest
+	err = json.Unmarshal(object, &w)
+	if err != nil && !strings.HasPrefix(x.APIVersion, "apps/") && !strings.HasPrefix(x.APIVersion, "batch/") {
+		return items, nil // a kind of others, whose template is not a pod template
+	}
+	if w.reduce() {
+		items = append(items, &w)
+	}
+	return items, err
+}
+
+// removeLastApplied removes kubectl's copy of an object from its annotations.
+func removeLastApplied(object map[string]any) {
+	if meta, ok := object["metadata"].(map[string]any); ok {
+		if annotations, ok := meta["annotations"].(map[string]any); ok {
+			delete(annotations, lastApplied)
+		}
+	}
+}
+
+// reduce reduces the pod template. It reports whether there is one with a container.
+func (w *workloadManifest) reduce() bool {
+	delete(w.Metadata.Annotations, lastApplied)
+	templates := []*podManifest{w.Template, w.Spec.Template}
+	if w.Spec.JobTemplate != nil {
+		templates = append(templates, w.Spec.JobTemplate.Spec.Template)
+	}
+	hasContainers := false
+	for _, t := range templates {
+		if t != nil {
+			t.reduce()
+			hasContainers = hasContainers || len(t.Spec.Containers) > 0
+		}
+	}
+	return hasContainers
+}
+
+func (p *podManifest) reduce() {
 	delete(p.Metadata.Annotations, lastApplied)
 	for _, list := range [][]containerManifest{p.Spec.InitContainers, p.Spec.Containers, p.Spec.EphemeralContainers} {
 		for i := range list {
 			list[i].reduce()
 		}
 	}
-	data, err := json.Marshal(&p)
-	return string(data), err
 }
 
 // reduce removes the values of variables, and all arguments: hooks are matched with the program only.
