@@ -50,8 +50,8 @@ func (d *NumberedDevice) IsAnother(now *NumberedDevice) bool {
 	return slices.ContainsFunc(now.Functions, func(f string) bool { return !slices.Contains(d.Functions, f) })
 }
 
-// UdevRule returns a udev rule that makes the nodes of this kind accessible to every user. The kernel sends no events for
-// the nodes of vhost-vdpa, so that rule acts on the event of the vDPA device.
+// UdevRule returns a udev rule that makes the nodes of this kind accessible to every user. The kernel sends no events
+// for the nodes of vhost-vdpa, so that rule acts on the event of the vDPA device.
 func (d *NumberedDevice) UdevRule() string {
 	switch d.Class {
 	case classVDPA:
