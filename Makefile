@@ -124,8 +124,9 @@ recording: ## run the demo and record it as docs/images/demo.svg (root)
 screenshot: ## draw the dashboard as docs/images/dashboard.png (npm, Chromium)
 	cd test && $(GO) run ./monitoring/screenshot
 
+# MULTUS=1 adds Multus, and a pod with a second network.
 cluster: ## run a Kubernetes node with Jackfield and sample pods, until Ctrl-C (root)
-	@cd test && $(GO) run ./cluster/up
+	@cd test && $(GO) run ./cluster/up $(if $(MULTUS),-multus)
 
 cluster-down: ## end the cluster of make cluster
 	@cd test && $(GO) run ./cluster/up down

@@ -27,12 +27,13 @@ func main() { os.Exit(run(os.Args[1:])) }
 func run(args []string) int {
 	f := flag.NewFlagSet("cluster", flag.ContinueOnError)
 	dir := f.String("dir", "", "`directory` of kubectl, helm and the kubeconfig; default: cluster in the cache folder")
+	multus := f.Bool("multus", false, "install Multus, and a pod with a second network")
 	if !jail.Outside() {
 		return cluster.Run(cluster.Stages{Inside: func() int {
 			if err := errors.Join(f.Parse(args), setDir(dir)); err != nil {
 				return report(err)
 			}
-			return report(inside(*dir))
+			return report(inside(*dir, *multus))
 		}})
 	}
 	if err := f.Parse(args); err != nil {
@@ -98,7 +99,7 @@ func up(dir string) int {
 const limit = 10 * time.Minute
 
 // inside starts the cluster and waits for a signal.
-func inside(dir string) (err error) {
+func inside(dir string, multus bool) (err error) {
 	signals, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	ctx, cancel := context.WithTimeout(signals, limit)
@@ -112,11 +113,16 @@ func inside(dir string) (err error) {
 	if err := fill(ctx, c); err != nil {
 		return interrupted(signals, err)
 	}
+	if multus {
+		if err := addMultus(ctx, c); err != nil {
+			return interrupted(signals, err)
+		}
+	}
 	if err := writeFiles(dir, c); err != nil {
 		return err
 	}
 	logf("ready after %s", time.Since(started).Round(time.Second))
-	guide(os.Stdout, dir, c)
+	guide(os.Stdout, dir, c, multus)
 	<-signals.Done()
 	return nil
 }
@@ -168,7 +174,11 @@ func fill(ctx context.Context, c *cluster.Cluster) error {
 }
 
 // guide prints what to try.
-func guide(w io.Writer, dir string, c *cluster.Cluster) {
+func guide(w io.Writer, dir string, c *cluster.Cluster, multus bool) {
+	more := ""
+	if multus {
+		more = multusGuide
+	}
 	fmt.Fprintf(w, `
 Kubernetes %s runs here, with Jackfield from deploy/helm/jackfield.
 In another terminal, as root:
@@ -201,5 +211,5 @@ Ask Jackfield what it did:
   kubectl -n jackfield-system exec ds/jackfield -- jackfield doctor
 
 Ctrl-C here, or `+"`make cluster-down`"+`, removes everything.
-`, c.Kit().Version, dir, c.Chart())
+`, c.Kit().Version, dir, c.Chart(), more)
 }
