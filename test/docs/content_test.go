@@ -18,6 +18,8 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/jackfield/jackfield/internal/config"
+	"github.com/jackfield/jackfield/internal/host/hostfs"
+	"github.com/jackfield/jackfield/internal/report/validate"
 )
 
 // knownKeys returns the top-level keys of the configuration file, from the error about an unknown key.
@@ -79,13 +81,51 @@ func TestConfigurationBlocksAreValid(t *testing.T) {
 				continue
 			}
 			checked++
-			if _, err := config.Parse([]byte(b.text), p.place(b.line)); err != nil {
-				t.Error(err)
-			}
+			checkBlock(t, p, b, "config")
 		}
 	}
 	if checked < 8 {
 		t.Errorf("found only %d configurations", checked)
+	}
+}
+
+// checkBlock runs the checks of `jackfield validate` on a block, as a kind of file or of the kind that it has. A warning
+// is an error here.
+func checkBlock(t *testing.T, p *page, b block, as string) {
+	t.Helper()
+	v, err := validate.New(hostfs.Host(), "", as, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := v.CheckInput(strings.NewReader(b.text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, finding := range file.Findings {
+		t.Errorf("%s: %s", p.place(b.line), finding)
+	}
+}
+
+// A block with a CDI file or a CNI network passes `jackfield validate` without a warning.
+func TestFilesInBlocksAreValid(t *testing.T) {
+	checked := map[string]int{}
+	for _, p := range readPages(t) {
+		for _, b := range p.blocks {
+			if b.lang != "yaml" && b.lang != "json" || strings.Contains(b.text, "…") {
+				continue
+			}
+			key := regexp.MustCompile(`(?m)^[ {"]*(cdiVersion|cniVersion)\b`).FindStringSubmatch(b.text)
+			if key == nil {
+				continue
+			}
+			checked[key[1]]++
+			checkBlock(t, p, b, "")
+		}
+	}
+	for _, key := range []string{"cdiVersion", "cniVersion"} {
+		if checked[key] < 2 {
+			t.Errorf("found only %d blocks with %s", checked[key], key)
+		}
 	}
 }
 

@@ -32,7 +32,8 @@ func TestExamplesOfPolicyPageAreTrue(t *testing.T) {
 			continue
 		}
 		var file struct {
-			Policy struct {
+			Sockets, Vswitches yaml.Node // the tests of docs check them
+			Policy             struct {
 				Mode  Mode
 				Rules []struct {
 					Name string
