@@ -77,8 +77,7 @@ func TestContainersUseVerbs(t *testing.T) {
 	server.wait("bytes in")
 }
 
-// A profile of AppArmor can deny the nodes that a rule grants; all else works. Under containerd's default profile the
-// containers of the other tests open theirs.
+// A profile of AppArmor can deny the nodes that a rule grants; all else works.
 func TestAppArmorDeniesNodes(t *testing.T) {
 	Require(t)
 	bindAll(t, "vfio-pci", vf0)
