@@ -210,6 +210,6 @@ Ask Jackfield what it did:
   kubectl -n jackfield-system exec ds/jackfield -- jackfield status
   kubectl -n jackfield-system exec ds/jackfield -- jackfield doctor
 
-Ctrl-C here, or `+"`make cluster-down`"+`, removes everything.
+%[4]sCtrl-C here, or `+"`make cluster-down`"+`, removes everything.
 `, c.Kit().Version, dir, c.Chart(), more)
 }
