@@ -34,7 +34,7 @@ func addMultus(ctx context.Context, c *cluster.Cluster) error {
 			return err
 		}
 		_, err = c.Kubectl(ctx, "-n", "fast-lane", "delete", "pod/edge")
-		return errors.Join(errors.New("Multus did not attach it"), err)
+		return errors.Join(errors.New("the pod has one network"), err)
 	})
 }
 
