@@ -4,21 +4,25 @@ package attach
 
 import (
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/containerd/errdefs"
 
+	"github.com/jackfield/jackfield/internal/base/reserved"
 	"github.com/jackfield/jackfield/internal/config"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/internal/port/record"
 )
 
 // StateDirs returns the directories that can hold records of attachments: the default, and those that the
-// node's configuration lists. A pattern of the list names no single directory and is omitted.
+// node's configuration lists. A pattern of the list names no single directory and is omitted. Each directory
+// occurs once.
 func StateDirs(cfg *config.Config) []string {
 	dirs := []string{DefaultStateDir}
 	for _, dir := range cfg.CNI.StateDirs {
-		if !strings.Contains(dir, "*") {
+		isSame := func(have string) bool { return reserved.WithoutVar(have) == reserved.WithoutVar(dir) }
+		if !strings.Contains(dir, "*") && !slices.ContainsFunc(dirs, isSame) {
 			dirs = append(dirs, dir)
 		}
 	}

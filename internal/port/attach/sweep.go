@@ -46,8 +46,8 @@ func (plainKeys) Value(string) string    { return "nothing" }
 func (s *Sweeper) attachment(ctx context.Context, key record.Key) *Attachment {
 	t := &Attachment{Key: key, Root: s.Root, Log: s.Log, Program: s.Program, Source: plainKeys{},
 		ConfigFile: config.DefaultPath,
-		StateDir:   cmp.Or(StateDirOf(s.Root, s.Config, key), DefaultStateDir), ClaimsDir: sockdir.ClaimsDir(s.Config.StateDir),
-		SocketDir: DefaultSocketDir, InfoDir: s.Config.DeviceInfo.CNIDir}
+		StateDir:   cmp.Or(StateDirOf(s.Root, s.Config, key), DefaultStateDir),
+		ClaimsDir:  sockdir.ClaimsDir(s.Config.StateDir), SocketDir: DefaultSocketDir, InfoDir: s.Config.DeviceInfo.CNIDir}
 	if len(s.Config.Sockets.Roots) > 0 {
 		t.SocketDir = s.Config.Sockets.Roots[0]
 	}
@@ -63,13 +63,13 @@ func (s *Sweeper) attachment(ctx context.Context, key record.Key) *Attachment {
 // Recorded lists the recorded attachments of the CNI plugin that match. The record is nil if it is
 // unreadable.
 func (s *Sweeper) Recorded(matches func(record.Key, *record.Record) bool) ([]record.Key, error) {
-	return s.list(func(key record.Key, r *record.Record) bool {
+	return s.listRecorded(func(key record.Key, r *record.Record) bool {
 		return (r == nil || r.Adapter == "") && matches(key, r)
 	})
 }
 
-// list lists the recorded attachments of all adapters that match.
-func (s *Sweeper) list(matches func(record.Key, *record.Record) bool) (matching []record.Key, err error) {
+// listRecorded lists the recorded attachments of all adapters that match.
+func (s *Sweeper) listRecorded(matches func(record.Key, *record.Record) bool) (matching []record.Key, err error) {
 	for _, dir := range StateDirs(s.Config) {
 		keys, err := s.listIn(dir, matches)
 		if err != nil {
@@ -121,7 +121,7 @@ func (s *Sweeper) Abandoned(isListed func(sandboxID string) bool, before time.Ti
 
 // AbandonedByPodman lists the attachments of Podman whose network namespace is gone, or whose teardown failed.
 func (s *Sweeper) AbandonedByPodman() ([]record.Key, error) {
-	return s.list(func(key record.Key, r *record.Record) bool {
+	return s.listRecorded(func(key record.Key, r *record.Record) bool {
 		if r == nil || r.Adapter == "" || r.Leftover {
 			return r != nil && r.Leftover
 		}
@@ -156,7 +156,7 @@ func (s *Sweeper) UnrecordedPorts(ctx context.Context) (ports []UnrecordedPort, 
 			ports = append(ports, UnrecordedPort{v.Name, p, driver})
 		}
 	}
-	_, err = s.list(func(key record.Key, _ *record.Record) bool {
+	_, err = s.listRecorded(func(key record.Key, _ *record.Record) bool {
 		ports = slices.DeleteFunc(ports, func(p UnrecordedPort) bool {
 			return p.Owner.ContainerID == "" || p.Owner.ContainerID == key.ContainerID &&
 				p.Owner.Interface == key.Interface

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -106,5 +107,14 @@ func TestAbandonedIsNeverLiving(t *testing.T) {
 	keys, err := s.Abandoned(func(id string) bool { return id == "listed" }, time.Now().Add(-time.Minute))
 	if err != nil || len(keys) != 1 || keys[0].ContainerID != "gone" {
 		t.Errorf("abandoned: %v, %v", keys, err)
+	}
+}
+
+// A sweep lists a record once, also where the configuration lists the default directory.
+func TestStateDirsOccurOnce(t *testing.T) {
+	cfg := config.Default()
+	cfg.CNI.StateDirs = []string{"/run/jackfield/cni", DefaultStateDir, "/srv/a", "/srv/*", "/srv/a"}
+	if got := StateDirs(cfg); !slices.Equal(got, []string{DefaultStateDir, "/srv/a"}) {
+		t.Errorf("got %q", got)
 	}
 }

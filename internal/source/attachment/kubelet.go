@@ -87,7 +87,7 @@ func (k *kubeletQuery) query() *allocationAnswer {
 			f.opts.PodResourcesSocket, errdefs.ErrUnavailable)}
 	}
 	var pod allocation.Allocation
-	err := k.call(1, func(ctx context.Context) (err error) {
+	err := k.callWithin(1, func(ctx context.Context) (err error) {
 		pod, err = f.opts.Kubelet(ctx, f.host, f.opts.PodResourcesSocket, q.Namespace, q.Pod)
 		return err
 	})
@@ -99,9 +99,9 @@ func (k *kubeletQuery) query() *allocationAnswer {
 	return answer
 }
 
-// call runs a call of the kubelet within a part of the time that is left for all of them. The
+// callWithin runs a call of the kubelet within a part of the time that is left for all of them. The
 // first call sets that time.
-func (k *kubeletQuery) call(part time.Duration, call func(ctx context.Context) error) error {
+func (k *kubeletQuery) callWithin(part time.Duration, call func(ctx context.Context) error) error {
 	deadline, bounded := k.ctx.Deadline()
 	if !k.called {
 		k.called, k.timeLeft = true, maxKubeletWait

@@ -37,7 +37,7 @@ func (k *kubeletQuery) podObject() (*allocation.Pod, error) {
 	} else if _, err := k.host.Stat(socket); errdefs.IsNotFound(err) {
 		k.podErr = fmt.Errorf("there is no %s: %w", socket, errdefs.ErrNotFound)
 	} else {
-		k.podErr = k.call(podsPart, func(ctx context.Context) (err error) {
+		k.podErr = k.callWithin(podsPart, func(ctx context.Context) (err error) {
 			k.pod, err = k.opts.Pods(ctx, k.host, socket, k.q.Namespace, k.q.Pod, k.q.PodUID)
 			return err
 		})

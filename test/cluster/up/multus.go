@@ -38,7 +38,7 @@ func addMultus(ctx context.Context, c *cluster.Cluster) error {
 	})
 }
 
-// multusGuide says what to try with Multus.
+// multusGuide has commands to try with Multus.
 const multusGuide = `The pod fast-lane/edge has a second network by Multus. Its application creates the socket of the network:
 
   kubectl -n fast-lane get network-attachment-definition second --output=yaml
