@@ -192,15 +192,18 @@ func addCDIEdits(in *inputs, d *delta, e *specs.ContainerEdits, origin edit.Orig
 	return adder.Add(e, origin)
 }
 
-// remediesOf returns the commands that help with a device that was not found.
-func remediesOf(notFound *cdi.NotFoundError, isShort bool) (remedies []string) {
+// remediesOf returns what helps with a device that was not found.
+func (o *Options) remediesOf(notFound *cdi.NotFoundError, isShort bool) (remedies []string) {
 	devices := "run `jackfield devices` to list the devices"
 	if isShort {
-		return []string{devices}
+		return []string{o.onNode(devices)}
+	}
+	if !o.ForAdministrator {
+		remedies = append(remedies, "check the name")
 	}
 	if notFound.Kind == "nvidia.com/gpu" && notFound.Reason == cdi.NoSpec &&
 		len(notFound.Explain().Mentions) == 0 {
-		remedies = append(remedies, "run `jackfield cdi generate nvidia` to create one from what the driver reports")
+		remedies = append(remedies, o.onNode("run `jackfield cdi generate nvidia` to create one from what the driver reports"))
 	}
 	var existing []string
 	for _, dir := range notFound.Dirs() {
@@ -211,7 +214,7 @@ func remediesOf(notFound *cdi.NotFoundError, isShort bool) (remedies []string) {
 	if len(existing) > 0 {
 		devices += fmt.Sprintf(" and `jackfield validate %s` to check the files", strings.Join(existing, " "))
 	}
-	return append(remedies, devices)
+	return append(remedies, o.onNode(devices))
 }
 
 // maxNotes bounds the lists in the notes of one request.

@@ -16,8 +16,8 @@ import (
 	"github.com/jackfield/jackfield/pkg/cdi"
 )
 
-// TestMissingCDIDeviceHasRemedies checks the commands that the error of a missing device names. Missing directories cannot be
-// validated.
+// TestMissingCDIDeviceHasRemedies checks the remedies in the error of a missing device. Missing directories cannot be
+// validated. The author of a pod, who reads the error in an event, can only check the name.
 func TestMissingCDIDeviceHasRemedies(t *testing.T) {
 	h := newHost(t, "enforce")
 	testkit.Must(t, os.Remove(h.dir+"/run/cdi"))
@@ -31,11 +31,24 @@ func TestMissingCDIDeviceHasRemedies(t *testing.T) {
 		if !errors.As(err, &none) {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(want, remediesOf(none, false)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
+		administrator, tenant := Options{ForAdministrator: true}, Options{}
+		forTenant := []string{"check the name"}
+		for _, remedy := range want {
+			forTenant = append(forTenant, "the node's administrator can "+remedy)
 		}
-		if diff := cmp.Diff([]string{devices}, remediesOf(none, true)); diff != "" {
-			t.Errorf("%s, short (-want +got):\n%s", name, diff)
+		for _, tc := range []struct {
+			opts  *Options
+			short bool
+			want  []string
+		}{
+			{&administrator, false, want},
+			{&administrator, true, []string{devices}},
+			{&tenant, false, forTenant},
+			{&tenant, true, []string{"the node's administrator can " + devices}},
+		} {
+			if diff := cmp.Diff(tc.want, tc.opts.remediesOf(none, tc.short)); diff != "" {
+				t.Errorf("%s, short: %v, for the administrator: %v (-want +got):\n%s", name, tc.short, tc.opts.ForAdministrator, diff)
+			}
 		}
 	}
 }

@@ -127,7 +127,7 @@ func (p *draft) explainNotFound(err error) {
 	if isShort {
 		notFound.Shorten()
 	}
-	notFound.Remedies = remediesOf(notFound, isShort)
+	notFound.Remedies = p.in.opts.remediesOf(notFound, isShort)
 }
 
 // merge adds a delta to the plan.

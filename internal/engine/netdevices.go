@@ -22,12 +22,12 @@ func checkInterfaces(in *inputs, devices []edit.NetDevice) error {
 		}
 		if renamed, _ := sysfs.HasInterface(in.host, d.Name); renamed && d.Name != d.HostName {
 			return fmt.Errorf("network device %q: this host has no such interface, and it has %q, the name in the container: "+
-				"an interface keeps that name after its pod; run `ip link set %s name %s`: %w",
-				d.HostName, d.Name, d.Name, d.HostName, errdefs.ErrNotFound)
+				"an interface keeps that name after its pod; %s: %w", d.HostName, d.Name,
+				in.opts.onNode(fmt.Sprintf("run `ip link set %s name %s`", d.Name, d.HostName)), errdefs.ErrNotFound)
 		}
 		return fmt.Errorf("network device %q: this host has no such interface; if a container has received it, it is in the "+
-			"network namespace of that pod, also after a restart of the container: delete that pod, and after it "+
-			"rename the interface to %s: %w", d.HostName, d.HostName, errdefs.ErrNotFound)
+			"network namespace of that pod, also after a restart of the container: delete that pod; after it %s: %w",
+			d.HostName, in.opts.onNode("rename the interface to "+d.HostName), errdefs.ErrNotFound)
 	}
 	return nil
 }

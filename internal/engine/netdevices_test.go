@@ -34,7 +34,7 @@ func TestMissingInterfaceIsRefusedWithItsReason(t *testing.T) {
 		"present":            {[]string{"lo", "eth7"}, nil},
 		"not visible":        {nil, nil},
 		"never there":        {[]string{"lo"}, []string{`network device "eth7"`, "no such interface", "delete that pod"}},
-		"renamed by its pod": {[]string{"lo", "fast0"}, []string{`network device "eth7"`, `ip link set fast0 name eth7`}},
+		"renamed by its pod": {[]string{"lo", "fast0"}, []string{`network device "eth7"`, "the node's administrator can run `ip link set fast0 name eth7`"}},
 	} {
 		h := newHost(t, "enforce")
 		h.replaceRules(allowAll, nil)

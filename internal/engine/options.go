@@ -49,6 +49,15 @@ type Options struct {
 	ConfigName string
 }
 
+// onNode returns advice that only an administrator of the node can follow, such as "run `jackfield devices`". The author
+// of a pod reads errors in the pod's events, and learns from the text whose part it is.
+func (o *Options) onNode(advice string) string {
+	if o.ForAdministrator {
+		return advice
+	}
+	return "the node's administrator can " + advice
+}
+
 // Kubelet returns which container has which device.
 type Kubelet = attachment.Kubelet
 

@@ -120,7 +120,7 @@ func unknownSocketError(in *inputs, name string) error {
 		return refused
 	}
 	names := slices.Sorted(maps.Keys(in.cfg.Sockets.Named))
-	hint := "; add it to sockets.named in " + in.opts.ConfigName
+	hint := "; " + in.opts.onNode("add it to sockets.named in "+in.opts.ConfigName)
 	if near := diag.Nearest(name, names...); near != "" {
 		hint = "; did you mean socket:" + near + "?"
 	}

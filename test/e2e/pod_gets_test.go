@@ -218,7 +218,7 @@ func TestKubeletSeesEachRefusal(t *testing.T) {
 		name, namespace, annotation, devinfo string
 		want                                 []string
 	}{
-		{name: "unknown CDI device", namespace: "dpdk-1", annotation: "vendor.com/net=nope", want: []string{"vendor.com/net=nope", "/etc/cdi", "jackfield devices"}},
+		{name: "unknown CDI device", namespace: "dpdk-1", annotation: "vendor.com/net=nope", want: []string{"vendor.com/net=nope", "/etc/cdi", "the node's administrator can run `jackfield devices`"}},
 		{name: "bad BDF", namespace: "dpdk-1", devinfo: `{"type":"pci","version":"1.1.0","pci":{"pci-address":"0000:02:01:6"}}`,
 			want: []string{"net1", "pci.pci-address", `"0000:02:01:6"`, "dddd:BB:DD.f", devinfoDir}},
 		{name: "path outside the roots", namespace: "dpdk-1", devinfo: vhostUser("client", "/var/run/other/vhost.sock"),

@@ -328,7 +328,7 @@ func TestRefusalsNameRequestRuleAndRemedy(t *testing.T) {
 		want            []string
 	}{
 		{name: "unknown CDI device", namespace: "dpdk-1", annotations: map[string]string{"devices.jackfield.dev": "vendor.com/net=c"},
-			want: []string{`"vendor.com/net=c"`, "dpdk-1/p/c", "devices.jackfield.dev", "jackfield devices"}},
+			want: []string{`"vendor.com/net=c"`, "dpdk-1/p/c", "devices.jackfield.dev", "check the name; the node's administrator can run `jackfield devices`"}},
 		{name: "no rule for the namespace", namespace: "other", annotations: map[string]string{"devices.jackfield.dev": "vendor.com/net=a"},
 			want: []string{"vendor.com/net=a", "other", "dpdk-tenants", "/etc/jackfield/config.yaml", "namespaces"}},
 		{name: "requested network without a rule", namespace: "other", annotations: map[string]string{"networks.jackfield.dev": "net1"},

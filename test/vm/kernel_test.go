@@ -147,7 +147,7 @@ func TestNetDeviceOfVFMoves(t *testing.T) {
 	})
 	o.Name = "next"
 	pod = r.podWith(o)
-	check(t, pod.CreateFails(app()).Error(), "run `ip link set dp0 name "+names[0]+"`")
+	check(t, pod.CreateFails(app()).Error(), "the node's administrator can run `ip link set dp0 name "+names[0]+"`")
 	ip(t, "link", "set", "dp0", "name", names[0])
 	pod.Run(app()).Output("test", "-e", "/sys/class/net/dp0")
 }
