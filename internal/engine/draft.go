@@ -52,7 +52,7 @@ func (p *draft) addFrom(sources ...source) {
 	}
 }
 
-// add resolves a candidate. It merges the delta, or sets the item's outcome to the reason why there is none.
+// add resolves a candidate and checks its delta. It merges the delta, or records in the item why the delta is dropped.
 func (p *draft) add(c candidate) {
 	if c.unchecked != nil {
 		p.addUnchecked(c.unchecked)

@@ -17,8 +17,8 @@ import (
 // for it by RLIMIT_MEMLOCK, which is 8 MiB by default. The capability IPC_LOCK lifts the limit for VFIO and RDMA only,
 // and only for root in the host's user namespace.
 
-// raiseMemlock raises the container's limit of locked memory to that of the rule that granted a device. o is the origin
-// of the device's node. A running container keeps its limit.
+// raiseMemlock raises the container's limit of locked memory to limits.memlock of the rule that granted a device. o is
+// the origin of the device's node. A running container keeps its limit.
 func (in *inputs) raiseMemlock(d *delta, o edit.Origin) {
 	limit := in.policy.Memlock(o.Rule)
 	if limit == 0 || in.running {
@@ -42,7 +42,8 @@ func (in *inputs) raiseMemlock(d *delta, o edit.Origin) {
 	d.edits.RaiseMemlock(limit, inherited, o)
 }
 
-// raiseMemlockForEdits calls raiseMemlock for the device nodes that CDI files and annotations name.
+// raiseMemlockForEdits raises the limit for the device nodes of CDI files and annotations. For an attachment, the limit
+// is raised when its nodes are added.
 func (in *inputs) raiseMemlockForEdits(d *delta) {
 	for i := range d.edits.Edits().Devices {
 		n := &d.edits.Edits().Devices[i]

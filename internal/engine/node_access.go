@@ -35,11 +35,11 @@ func (in *inputs) noteUnopenable(d *delta) {
 	}
 }
 
-// unknownID is no user and no group of a host.
+// unknownID stands for an unknown user or group. No user or group of a host has it.
 const unknownID = 1<<32 - 1
 
-// unopenableNote returns why a user of the host cannot open a node, with the remedy; "" if the user can or the node
-// cannot be read. The text of the user is mapped.
+// unopenableNote returns why a user of the host cannot open a node, with the remedy. It returns "" if the user can open
+// the node or the node cannot be read. mapped describes the user.
 func (in *inputs) unopenableNote(user *User, mapped string, d *edit.Device) string {
 	file := cmp.Or(d.HostPath, d.Path)
 	st, err := in.host.Stat(file)

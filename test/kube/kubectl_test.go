@@ -108,8 +108,8 @@ func TestKubectlPluginExplainsManifest(t *testing.T) {
 	}
 }
 
-// The roles of deploy/rbac allow what the page of `kubectl jackfield` says: the tenant reads the own pods, and has no
-// right in Jackfield's namespace, and the operator runs every command.
+// The roles of deploy/rbac have the permissions that the page of `kubectl jackfield` describes: the operator can run every
+// command, and a tenant can read its own pods and has no permission in Jackfield's namespace.
 func TestRolesForTenantAndOperator(t *testing.T) {
 	k := Start(t)
 	ns := k.Namespace("fast-roles", nil)

@@ -28,7 +28,7 @@ func (c *call) releaseAddresses(key record.Key, recorded *record.IPAM, isDamaged
 	switch {
 	case recorded != nil && len(recorded.Config) > 0:
 		environ := c.Environ
-		if key != c.conf.Key {
+		if key != c.conf.Key { // CNI_NETNS is the namespace of the operation's own attachment
 			environ = slices.Concat(environ, []string{"CNI_NETNS="})
 		}
 		return ipam.Release(c.ctx, key, recorded, environ, c.Stderr)

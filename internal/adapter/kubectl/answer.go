@@ -12,11 +12,11 @@ import (
 // colorSequences are the escape sequences of jackfield's coloured text.
 var colorSequences = []string{"\x1b[31m", "\x1b[33m", "\x1b[32m", "\x1b[39m", "\x1b[0m"}
 
-// redrawSequences are those of --watch, whose terminal also ends lines with CR LF.
+// redrawSequences are the escape sequences of --watch, whose terminal also ends lines with CR LF.
 var redrawSequences = []string{"\x1b[H", "\x1b[2J", "\r\n"}
 
-// answerWriter copies the answer of the plugin's pod to the user. It replaces whatever could control the user's
-// terminal: the answer quotes texts of others, and comes from another machine.
+// answerWriter copies the output of jackfield in the plugin's pod to the user. It replaces control characters, because
+// the output is untrusted: it comes from another machine, and quotes annotations and files that tenants write.
 type answerWriter struct {
 	out     io.Writer
 	allowed []string // escape sequences
@@ -75,7 +75,7 @@ func (w *answerWriter) findSequence(data []byte) (sequence string, complete bool
 	return sequence, false
 }
 
-// plain returns a text of others without control characters.
+// plain returns an untrusted text without control characters.
 func plain(text string) string {
 	var w answerWriter
 	clean, _ := w.replaceControls([]byte(text), true)

@@ -25,7 +25,7 @@ type client struct {
 	kubeconfig, context, as, namespace, pluginNamespace, selector string
 	output                                                        string
 	watch, allNamespaces                                          bool
-	nodes                                                         string // labels of the nodes of the fleet
+	nodes                                                         string // label selector, without a pod
 }
 
 // pod is the part of a pod that the commands need.
@@ -49,7 +49,7 @@ type pod struct {
 
 func (p *pod) title() string { return p.Metadata.Namespace + "/" + p.Metadata.Name }
 
-// state is the pod's phase, and why a container of it waits.
+// state returns the pod's phase, with the reason if a container waits.
 func (p *pod) state() string {
 	if p.Metadata.DeletionTimestamp != "" {
 		return "Terminating"
@@ -99,7 +99,7 @@ func (c *client) kubectl(ctx context.Context, stdin io.Reader, stdout io.Writer,
 	return describeFailure(text)
 }
 
-// describeFailure turns kubectl's message into an error, with the rule that would give a missing right.
+// describeFailure turns kubectl's message into an error. If a permission is missing, the hint has the RBAC rule for it.
 func describeFailure(text string) error {
 	forbidden := regexp.MustCompile(`User "([^"]*)" cannot (\w+) resource "([^"]+)" in API group "([^"]*)"(?: in the namespace "([^"]+)")?`)
 	f := &failure{text: text, code: exitError}
@@ -111,7 +111,7 @@ func describeFailure(text string) error {
 		f.hint = fmt.Sprintf("to allow it to %q, add to the rules of %s: {apiGroups: [%q], resources: [%q], verbs: [%s]}",
 			m[1], where, m[4], m[3], m[2])
 		if m[3] == "pods/exec" {
-			f.hint += "; who has that right controls the nodes: as a tenant, use `kubectl describe pod`"
+			f.hint += "; this permission gives control of the nodes: as a tenant, use `kubectl describe pod`"
 		}
 		if m[3] == "pods" && m[5] == "" {
 			f.hint += "; or name the namespace of Jackfield's pods with --plugin-namespace"
@@ -173,8 +173,8 @@ func (c *client) findTarget(ctx context.Context, name string) (*target, error) {
 	return t, err
 }
 
-// findNamespace returns the namespace of Jackfield's pods: the one that the user names, or else that of the only
-// installation. Anybody who may create pods can give them the labels of Jackfield, so several namespaces are an error.
+// findNamespace returns the namespace of Jackfield's pods: the user's choice, or else the only namespace with such
+// pods. Anybody who can create pods can give them the labels of Jackfield, so several namespaces are an error.
 func (c *client) findNamespace(ctx context.Context) (string, error) {
 	if named := cmp.Or(c.pluginNamespace, c.env.Getenv("JACKFIELD_NAMESPACE")); named != "" {
 		return named, nil
@@ -225,8 +225,8 @@ func (c *client) findPlugin(ctx context.Context, node string) (*pod, error) {
 	return plugin, nil
 }
 
-// choosePlugin returns the running pod of Jackfield among the pods of one node, or else the end of a message about
-// another one.
+// choosePlugin returns the running pod of Jackfield among the pods of one node. If none runs, other ends the error
+// message: it has the state of a pod that does not run.
 func choosePlugin(pods []pod) (plugin *pod, other string) {
 	for i := range pods {
 		p := &pods[i]
@@ -265,12 +265,12 @@ func (c *client) exec(ctx context.Context, plugin *pod, stdin io.Reader, stdout 
 	return errors.Join(err, answer.flush())
 }
 
-// findSandbox asks the plugin for the pod's sandbox, which the API server does not know. It is "" if there is none.
+// findSandbox returns the ID of the pod's sandbox, or "". The plugin reports the ID: the API server does not have it.
 func (c *client) findSandbox(ctx context.Context, t *target) (string, error) {
 	var out, messages bytes.Buffer
-	quiet := *c
-	quiet.env.Stderr = &messages
-	err := quiet.exec(ctx, t.plugin, nil, &out, "status", t.title(), "--output=json")
+	buffered := *c
+	buffered.env.Stderr = &messages
+	err := buffered.exec(ctx, t.plugin, nil, &out, "status", t.title(), "--output=json")
 	var f *failure
 	if err != nil && (!errors.As(err, &f) || f.text != "" || f.code != exitNo) { // 1: nothing is injected into the pod
 		_, unwritten := messages.WriteTo(c.env.Stderr)

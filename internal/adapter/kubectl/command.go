@@ -70,8 +70,8 @@ pod, status shows the health of every node.
 It runs kubectl, which must be in PATH, and needs these rights: get pods in the pod's
 namespace, list pods in that of Jackfield (or in all, if neither --plugin-namespace nor
 JACKFIELD_NAMESPACE names it), create pods/exec there, and list nodes to show all of
-them. Who has these can run any command in Jackfield's pods, so it is for
-administrators.
+them. A user with these rights can run any command in Jackfield's pods, so the
+command is for administrators.
 
 The exit status is that of jackfield: 0 for yes, 1 for no, 2 for a mistake in the
 command line, and 3 when there is no answer. Of several nodes, it is 1 if one has a
@@ -110,7 +110,7 @@ func Command(env Env) *cobra.Command {
 	return root
 }
 
-// command returns a subcommand for a pod, or without one.
+// command returns a subcommand with --output and at most one argument, the pod.
 func (c *client) command(use, short string, run func(cmd *cobra.Command, args []string) error) *cobra.Command {
 	cmd := &cobra.Command{Use: use, Short: short, Args: cobra.MaximumNArgs(1)}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -130,7 +130,6 @@ func (c *client) command(use, short string, run func(cmd *cobra.Command, args []
 // listCommand returns a subcommand for a pod, or for the pods of all nodes.
 func (c *client) listCommand(name, short string) *cobra.Command {
 	cmd := c.command(name+" [POD]", short, func(cmd *cobra.Command, args []string) error {
-		isMany := c.allNamespaces || c.namespace != ""
 		switch {
 		case len(args) > 0 && c.allNamespaces:
 			return errors.New("--all-namespaces is not for one pod")
@@ -142,10 +141,10 @@ func (c *client) listCommand(name, short string) *cobra.Command {
 			return c.run(cmd.Context(), name, t)
 		case c.watch:
 			return errors.New("--watch requires a pod")
-		case isMany:
-			return c.everywhere(cmd.Context(), name)
+		case c.allNamespaces || c.namespace != "":
+			return c.runOnAllNodes(cmd.Context(), name)
 		case name == "status":
-			return c.fleet(cmd.Context())
+			return c.showHealth(cmd.Context())
 		}
 		return fmt.Errorf("%s: requires a pod, --namespace or --all-namespaces", name)
 	})
@@ -237,7 +236,7 @@ func (c *client) explain(ctx context.Context, t *target) error {
 }
 
 // explainFile explains the pods of manifests as they would be created on a node. kubectl reads the manifests, and sets
-// the namespace of objects that name none.
+// the namespace of objects without one.
 func (c *client) explainFile(ctx context.Context, file, node string) error {
 	plugin, err := c.findPlugin(ctx, node)
 	if err != nil {

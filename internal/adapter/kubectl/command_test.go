@@ -87,7 +87,7 @@ func TestPluginRunsCommandInPodOfNode(t *testing.T) {
 		"no right to exec": {args: "status fwd-0 -n telco", code: 3, files: map[string]string{"exec.code": "1", "exec.err": noExec},
 			log: get + find + run + "-- jackfield status telco/fwd-0 --output=text --color=never\n",
 			err: "kubectl-jackfield: " + noExec + "\nhint: to allow it to \"jane\", add to the rules of a Role and a RoleBinding of the namespace \"net\": {apiGroups: [\"\"], resources: [\"pods/exec\"], verbs: [create]}" +
-				"; who has that right controls the nodes: as a tenant, use `kubectl describe pod`\n"},
+				"; this permission gives control of the nodes: as a tenant, use `kubectl describe pod`\n"},
 		"plugin is gone": {args: "status fwd-0 -n telco", code: 3, files: map[string]string{"exec.code": "1", "exec.err": `Error from server (NotFound): pods "jackfield-x" not found`},
 			log: get + find + run + "-- jackfield status telco/fwd-0 --output=text --color=never\n",
 			err: "kubectl-jackfield: Error from server (NotFound): pods \"jackfield-x\" not found\n"},

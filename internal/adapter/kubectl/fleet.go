@@ -30,13 +30,13 @@ type nodeAnswer struct {
 	Error  string          `json:"error,omitempty"` // why there is no answer
 	Result json.RawMessage `json:"result,omitempty"`
 
-	text string // Result, in the format of the command
-	no   bool   // jackfield's exit status is 1
+	text     string // the output of jackfield
+	exitedNo bool   // jackfield's exit status is 1
 }
 
-// askNodes runs jackfield on each node of the cluster at the same time. The answers are in the order of the nodes. A
-// node that cannot be read has the reason in its answer.
-func (c *client) askNodes(ctx context.Context, command ...string) ([]nodeAnswer, error) {
+// queryNodes runs jackfield on the cluster's nodes in parallel. The answers are in the order of the nodes. If a node
+// cannot be read, its answer has the reason.
+func (c *client) queryNodes(ctx context.Context, command ...string) ([]nodeAnswer, error) {
 	namespace, err := c.findNamespace(ctx)
 	if err != nil {
 		return nil, err
@@ -57,22 +57,22 @@ func (c *client) askNodes(ctx context.Context, command ...string) ([]nodeAnswer,
 		return nil, &failure{text: "no node has the labels " + c.nodes, code: exitError, hint: "check --node-selector"}
 	}
 	answers := make([]nodeAnswer, len(nodes.Items))
-	free := make(chan struct{}, maxRequests)
+	running := make(chan struct{}, maxRequests)
 	var wg sync.WaitGroup
 	for i := range answers {
 		name := nodes.Items[i].Metadata.Name
 		wg.Go(func() {
-			free <- struct{}{}
-			answers[i] = c.askNode(ctx, name, onNode[name], command)
-			<-free
+			running <- struct{}{}
+			answers[i] = c.queryNode(ctx, name, onNode[name], command)
+			<-running
 		})
 	}
 	wg.Wait()
 	return answers, ctx.Err()
 }
 
-// askNode runs jackfield in the plugin's pod among the pods of one node.
-func (c *client) askNode(ctx context.Context, node string, pods []pod, command []string) nodeAnswer {
+// queryNode runs jackfield in the plugin's pod on one node. pods are the pods with the plugin's labels on the node.
+func (c *client) queryNode(ctx context.Context, node string, pods []pod, command []string) nodeAnswer {
 	plugin, other := choosePlugin(pods)
 	if plugin == nil {
 		return nodeAnswer{Node: node, Error: "no pod of Jackfield runs here" + other}
@@ -80,9 +80,9 @@ func (c *client) askNode(ctx context.Context, node string, pods []pod, command [
 	ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
 	defer cancel()
 	var out, messages bytes.Buffer
-	quiet := *c
-	quiet.env.Stderr = &messages
-	err := quiet.exec(ctx, plugin, nil, &out, command...)
+	buffered := *c
+	buffered.env.Stderr = &messages
+	err := buffered.exec(ctx, plugin, nil, &out, command...)
 	a := nodeAnswer{Node: node, text: out.String()}
 	var f *failure
 	switch {
@@ -90,7 +90,7 @@ func (c *client) askNode(ctx context.Context, node string, pods []pod, command [
 	case ctx.Err() != nil:
 		a.Error = fmt.Sprintf("pod %s did not answer within %v", plugin.title(), nodeTimeout)
 	case errors.As(err, &f) && f.text == "" && f.code == exitNo:
-		a.no = true
+		a.exitedNo = true
 	case f != nil && f.text == "":
 		a.Error = cmp.Or(strings.TrimPrefix(strings.TrimSpace(messages.String()), "jackfield: "),
 			fmt.Sprintf("jackfield ends with exit status %d", f.code))
@@ -100,9 +100,9 @@ func (c *client) askNode(ctx context.Context, node string, pods []pod, command [
 	return a
 }
 
-// everywhere runs a command of jackfield on each node, about the pods of all namespaces or of the one that the user
-// names, and prints all answers.
-func (c *client) everywhere(ctx context.Context, name string) error {
+// runOnAllNodes runs a command of jackfield on each node, for the pods of --namespace or of all namespaces, and prints
+// the answers.
+func (c *client) runOnAllNodes(ctx context.Context, name string) error {
 	isText := c.output == "text" || c.output == "wide"
 	args := []string{name, "--output=json"}
 	if isText {
@@ -111,17 +111,17 @@ func (c *client) everywhere(ctx context.Context, name string) error {
 	if !c.allNamespaces {
 		args = append(args, "--namespace="+c.namespace)
 	}
-	answers, err := c.askNodes(ctx, args...)
+	answers, err := c.queryNodes(ctx, args...)
 	if err != nil {
 		return err
 	}
-	unread, no, anything := false, false, false
+	unread, exitedNo, found := false, false, false
 	var text strings.Builder
 	for i := range answers {
 		a := &answers[i]
 		unread = unread || a.Error != ""
-		no = no || a.no
-		anything = anything || a.text != "" && !a.no
+		exitedNo = exitedNo || a.exitedNo
+		found = found || a.text != "" && !a.exitedNo
 		switch {
 		case a.Error != "":
 			fmt.Fprintf(c.env.Stderr, "kubectl-jackfield: node %s: %s\n", plain(a.Node), plain(a.Error))
@@ -134,24 +134,24 @@ func (c *client) everywhere(ctx context.Context, name string) error {
 		}
 	}
 	if !c.allNamespaces {
-		no = !anything && !unread // no other node has anything of the namespace
+		// A node without pods of the namespace exits with 1. That is the result only if all nodes do.
+		exitedNo = !found && !unread
 	}
 	if isText {
 		_, err = io.WriteString(c.env.Stdout, text.String())
 	} else {
 		err = c.writeStructured(answers)
 	}
-	if err == nil && no && !c.allNamespaces {
+	if err == nil && exitedNo && !c.allNamespaces {
 		fmt.Fprintf(c.env.Stderr, "kubectl-jackfield: no node has an answer for namespace %s\n", plain(c.namespace))
 	}
-	return errors.Join(err, exitWith(no, unread))
+	return errors.Join(err, exitWith(exitedNo, unread))
 }
 
-// exitWith returns the exit status of an answer from several nodes: "no" from one of them counts more than nodes that
-// could not be read.
-func exitWith(no, unread bool) error {
+// exitWith returns the exit status for several nodes: 1 for a negative result, or else 3 if a node could not be read.
+func exitWith(exitedNo, unread bool) error {
 	switch {
-	case no:
+	case exitedNo:
 		return &failure{code: exitNo}
 	case unread:
 		return &failure{code: exitError}
@@ -159,7 +159,7 @@ func exitWith(no, unread bool) error {
 	return nil
 }
 
-// daemonStatus is the part of `jackfield status -o json` from which the fleet's table is made.
+// daemonStatus is the part of `jackfield status -o json` that the table of nodes shows.
 type daemonStatus struct {
 	Version    string
 	Registered bool
@@ -177,38 +177,38 @@ type daemonStatus struct {
 	}
 }
 
-// nodeHealth is a row of the fleet's table. Healthy is nil where it is not known.
+// nodeHealth is a row of the table of nodes. Healthy is nil if it is unknown.
 type nodeHealth struct {
 	Node       string   `json:"node"`
 	Version    string   `json:"version,omitempty"`
-	Runtime    string   `json:"runtime,omitempty"` // with which the plugin is registered now
+	Runtime    string   `json:"runtime,omitempty"` // name and version; "" while the plugin is not registered
 	Containers int      `json:"containers"`
 	Healthy    *bool    `json:"healthy"`
 	Problems   []string `json:"problems"`
 }
 
-// fleet prints one row a node. Only a node whose plugin reports that all is well is healthy.
-func (c *client) fleet(ctx context.Context) error {
-	answers, err := c.askNodes(ctx, "status", "--output=json")
+// showHealth prints the table of nodes. A node is healthy only if its plugin reports no problem.
+func (c *client) showHealth(ctx context.Context) error {
+	answers, err := c.queryNodes(ctx, "status", "--output=json")
 	if err != nil {
 		return err
 	}
-	no, unread := false, false
+	hasProblem, unread := false, false
 	rows := make([]nodeHealth, len(answers))
 	for i := range answers {
 		rows[i] = healthOf(&answers[i])
 		unread = unread || rows[i].Healthy == nil
-		no = no || rows[i].Healthy != nil && !*rows[i].Healthy
+		hasProblem = hasProblem || rows[i].Healthy != nil && !*rows[i].Healthy
 	}
 	if c.output == "text" {
-		err = writeFleet(c.env.Stdout, rows)
+		err = writeHealth(c.env.Stdout, rows)
 	} else {
 		err = c.writeStructured(rows)
 	}
-	if no || unread {
+	if hasProblem || unread {
 		fmt.Fprintln(c.env.Stderr, "hint: `kubectl jackfield doctor --node NODE` finds the causes on a node")
 	}
-	return errors.Join(err, exitWith(no, unread))
+	return errors.Join(err, exitWith(hasProblem, unread))
 }
 
 // healthOf returns the row of one node.
@@ -228,8 +228,8 @@ func healthOf(a *nodeAnswer) nodeHealth {
 	if s.Registered && s.Runtime != nil {
 		h.Runtime = strings.TrimSpace(s.Runtime.Name + " " + s.Runtime.Version)
 	}
-	unchecked := s.problems(&h)
-	if a.no && len(h.Problems) == 0 {
+	unchecked := s.addProblems(&h)
+	if a.exitedNo && len(h.Problems) == 0 {
 		h.Problems = append(h.Problems, "`jackfield status` ends with exit status 1")
 	}
 	healthy := len(h.Problems) == 0
@@ -242,8 +242,8 @@ func healthOf(a *nodeAnswer) nodeHealth {
 	return h
 }
 
-// problems adds the problems of a node to its row. unchecked is the part that the plugin does not know yet.
-func (s *daemonStatus) problems(h *nodeHealth) (unchecked string) {
+// addProblems adds the problems of a node to its row. unchecked reports a vswitch that the plugin has not checked yet.
+func (s *daemonStatus) addProblems(h *nodeHealth) (unchecked string) {
 	add := func(isProblem bool, format string, args ...any) {
 		if isProblem {
 			h.Problems = append(h.Problems, fmt.Sprintf(format, args...))
@@ -265,8 +265,8 @@ func (s *daemonStatus) problems(h *nodeHealth) (unchecked string) {
 	return unchecked
 }
 
-// writeFleet writes the fleet's table. Texts of nodes are in one line.
-func writeFleet(out io.Writer, rows []nodeHealth) error {
+// writeHealth writes the table of nodes, with one line per node.
+func writeHealth(out io.Writer, rows []nodeHealth) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "NODE\tVERSION\tRUNTIME\tCONTAINERS\tHEALTHY\tPROBLEMS")
 	for _, h := range rows {
@@ -291,7 +291,7 @@ func writeFleet(out io.Writer, rows []nodeHealth) error {
 func (c *client) writeStructured(value any) error {
 	data, err := json.MarshalIndent(value, "", "  ")
 	if err == nil && c.output == "yaml" {
-		// JSON is YAML. Without its styles, the encoder writes blocks.
+		// The decoder reads JSON as YAML in flow style. Without the style, the encoder writes block style.
 		var node yaml.Node
 		if err = yaml.Unmarshal(data, &node); err == nil {
 			err = removeStyles(&node)
@@ -307,7 +307,8 @@ func (c *client) writeStructured(value any) error {
 	return err
 }
 
-// removeStyles removes the styles of JSON. Strings have quotes where any parser needs them.
+// removeStyles removes the flow style and the quotes of JSON from a tree. A string keeps quotes if a YAML parser would
+// read it as another type without them.
 func removeStyles(n *yaml.Node) error {
 	n.Style = 0
 	if n.Kind == yaml.ScalarNode && n.Tag == "!!str" {

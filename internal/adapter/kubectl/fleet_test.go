@@ -186,7 +186,7 @@ func TestFleetBoundsWaitForNode(t *testing.T) {
 	c := &client{env: Env{Getenv: os.Getenv}}
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	a := c.askNode(ctx, "n1", []pod{plugin}, []string{"status"})
+	a := c.queryNode(ctx, "n1", []pod{plugin}, []string{"status"})
 	if h := healthOf(&a); h.Healthy != nil || !strings.Contains(strings.Join(h.Problems, ""), "p1 did not answer within") {
 		t.Errorf("%+v", h)
 	}

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// podManifest is the part of a pod that explain reads, see manifest.Pod. Nothing else leaves for the plugin's pod: the
-// rest of a pod, such as the values of variables, arguments and probes, can have secrets.
+// podManifest is the part of a pod that explain reads, see manifest.Pod. Nothing else is sent to the plugin's pod: the
+// rest of a pod, such as the values of variables, arguments and probes, can contain secrets.
 type podManifest struct {
 	APIVersion string   `json:"apiVersion,omitempty"`
 	Kind       string   `json:"kind,omitempty"`
@@ -94,8 +94,8 @@ func reduceManifest(pod string) (string, error) {
 	return string(data), err
 }
 
-// reduceManifests returns a List with the parts of objects and lists that explain reads. Objects without pods are left
-// out, except claims and networks, which explain reads as a whole.
+// reduceManifests returns a List with the parts of objects that explain reads. It omits objects without a pod template,
+// except resource claims and networks, which explain reads as a whole.
 func reduceManifests(objects io.Reader) (string, error) {
 	list := struct {
 		APIVersion string `json:"apiVersion"`
@@ -119,19 +119,19 @@ func reduceManifests(objects io.Reader) (string, error) {
 	return string(data), err
 }
 
-// appendReduced appends the part of an object that explain reads, or that of the items of a List.
+// appendReduced appends the part of an object that explain reads. For a List, it appends the parts of the items.
 func appendReduced(items []any, object json.RawMessage) ([]any, error) {
-	var x struct {
+	var header struct {
 		APIVersion, Kind string
 		Items            []json.RawMessage
 	}
-	if err := json.Unmarshal(object, &x); err != nil {
+	if err := json.Unmarshal(object, &header); err != nil {
 		return nil, err
 	}
 	var err error
-	switch x.Kind {
+	switch header.Kind {
 	case "List":
-		for _, item := range x.Items {
+		for _, item := range header.Items {
 			if items, err = appendReduced(items, item); err != nil {
 				return nil, err
 			}
@@ -150,8 +150,9 @@ func appendReduced(items []any, object json.RawMessage) ([]any, error) {
 	}
 	var w workloadManifest
 	err = json.Unmarshal(object, &w)
-	if err != nil && !strings.HasPrefix(x.APIVersion, "apps/") && !strings.HasPrefix(x.APIVersion, "batch/") {
-		return items, nil // a kind of others, whose template is not a pod template
+	isBuiltIn := strings.HasPrefix(header.APIVersion, "apps/") || strings.HasPrefix(header.APIVersion, "batch/")
+	if err != nil && !isBuiltIn {
+		return items, nil // a custom resource, whose spec.template is not a pod template
 	}
 	if w.reduce() {
 		items = append(items, &w)
@@ -168,7 +169,7 @@ func removeLastApplied(object map[string]any) {
 	}
 }
 
-// reduce reduces the pod template. It reports whether there is one with a container.
+// reduce reduces the pod templates of the object. It reports whether one of them has containers.
 func (w *workloadManifest) reduce() bool {
 	delete(w.Metadata.Annotations, lastApplied)
 	templates := []*podManifest{w.Template, w.Spec.Template}
@@ -185,6 +186,7 @@ func (w *workloadManifest) reduce() bool {
 	return hasContainers
 }
 
+// reduce removes kubectl's copy of the manifest, and the secrets of the containers.
 func (p *podManifest) reduce() {
 	delete(p.Metadata.Annotations, lastApplied)
 	for _, list := range [][]containerManifest{p.Spec.InitContainers, p.Spec.Containers, p.Spec.EphemeralContainers} {

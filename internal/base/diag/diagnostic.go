@@ -129,7 +129,7 @@ func Join[E error](list []E) string {
 	return strings.Join(texts, "; ")
 }
 
-// Errors returns errors of one type as a list for errors.Is and errors.As.
+// Errors converts errors of one type to []error, the result of an Unwrap method.
 func Errors[E error](list []E) []error {
 	errs := make([]error, len(list))
 	for i, e := range list {
@@ -179,7 +179,7 @@ func InFile(file string, err error) List {
 }
 
 // All lists the diagnostics in err: a List, one Diagnostic, or errors joined by errors.Join. Any
-// other error becomes a diagnostic for the whole file.
+// other error becomes a diagnostic for the whole file; file is used for it only and can be "".
 func All(file string, err error) List {
 	if err == nil {
 		return nil

@@ -62,7 +62,7 @@ func (d *NumberedDevice) UdevRule() string {
 	return fmt.Sprintf("SUBSYSTEM==%q, MODE=\"0666\"", d.Class)
 }
 
-// NodeUdevRule returns a udev rule that makes the node with a name of the kernel accessible to every user.
+// NodeUdevRule returns a udev rule that makes a node accessible to every user. name is the kernel's name of the node.
 func NodeUdevRule(name string) string { return fmt.Sprintf("KERNEL==%q, MODE=\"0666\"", name) }
 
 // String names the device in messages.

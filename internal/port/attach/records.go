@@ -15,9 +15,9 @@ import (
 	"github.com/jackfield/jackfield/internal/port/record"
 )
 
-// StateDirs returns the directories that can hold records of attachments: the default, and those that the
-// node's configuration lists. A pattern of the list names no single directory and is omitted. Each directory
-// occurs once.
+// StateDirs returns the directories that can hold records of attachments: the default, and the directories in
+// cni.stateDirs of the node's configuration. Entries with * are omitted, because they match any number of
+// directories. Each directory occurs once.
 func StateDirs(cfg *config.Config) []string {
 	dirs := []string{DefaultStateDir}
 	for _, dir := range cfg.CNI.StateDirs {

@@ -80,6 +80,7 @@ func (s *Sweeper) listRecorded(matches func(record.Key, *record.Record) bool) (m
 	return matching, nil
 }
 
+// listIn lists the recorded attachments in one directory that match.
 func (s *Sweeper) listIn(dir string, matches func(record.Key, *record.Record) bool) ([]record.Key, error) {
 	st, err := record.Find(s.Root, dir)
 	if st == nil || err != nil {

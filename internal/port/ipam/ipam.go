@@ -104,8 +104,8 @@ func (p *Plugin) find() string {
 	return ""
 }
 
-// Release runs DEL of the IPAM plugin in a record, with the same parameters as its ADD. environ is the environment of
-// the process; its CNI_NETNS is the attachment's network namespace, or empty.
+// Release runs DEL of the IPAM plugin in a record, with the parameters of its ADD except CNI_NETNS. environ is the
+// environment of the plugin's process. Its CNI_NETNS is the attachment's network namespace, or empty if it is unknown.
 func Release(ctx context.Context, key record.Key, i *record.IPAM, environ []string, stderr io.Writer) error {
 	conf, err := network.ParseHeader(i.Config)
 	if err != nil {
@@ -119,7 +119,8 @@ func Release(ctx context.Context, key record.Key, i *record.IPAM, environ []stri
 	return err
 }
 
-// ReleaseAbandoned returns the Release of a sweep, which no runtime runs: the environment is the system's PATH alone.
+// ReleaseAbandoned returns a function that calls [Release] outside of a CNI operation. The IPAM plugin gets the system's
+// PATH and an empty CNI_NETNS.
 func ReleaseAbandoned(stderr io.Writer) func(context.Context, record.Key, *record.IPAM) error {
 	return func(ctx context.Context, key record.Key, i *record.IPAM) error {
 		return Release(ctx, key, i, []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "CNI_NETNS="}, stderr)

@@ -14,10 +14,10 @@ import (
 	"github.com/jackfield/jackfield/internal/source/kubelet/allocation"
 )
 
-// This file finds the devices of extended resources that DRA drivers serve (KEP-5004). For them the
-// scheduler creates one claim for each pod. Pod Resources list all devices of the claim for each
-// container. The pod, from the Pods API, has which request is for which resource of which container, and
-// the driver's metadata has the device of a request.
+// This file finds the devices of extended resources that DRA drivers serve (KEP-5004). The scheduler
+// creates one claim per pod for them, and the Pod Resources API lists all devices of the claim for every
+// container. So a device takes two more steps: the pod object of the Pods API maps a container's resource to a
+// request of the claim, and the driver's metadata maps the request to its device.
 
 // extendedResourceClaim returns the claim that Kubernetes created for a pod's extended resources, or "".
 // Its name is generated from <pod>-extended-resources-.
@@ -88,15 +88,15 @@ func (k *kubeletQuery) noPodsError(resource, claim string, err error) error {
 		"place of resources.limits", resource, claim, err, cmp.Or(k.opts.PodsSocket, "its socket"), resource)
 }
 
-// isExtended reports whether a device belongs to the claim for the pod's extended resources. If the kubelet
-// does not report that claim, its generated name decides.
+// isExtended reports whether a device belongs to the claim for the pod's extended resources. Kubelets of 1.37
+// omit the claim's name from the pod object; the claim is then recognised by its generated name.
 func (k *kubeletQuery) isExtended(pod *allocation.Pod, cl *allocation.ClaimDevice) bool {
-	isClaim := cl.Claim == pod.ExtendedClaim || pod.ExtendedClaim == "" && isExtendedResourceClaim(cl.Claim)
-	return isClaim && cl.Namespace == k.q.Namespace
+	matches := cl.Claim == pod.ExtendedClaim || pod.ExtendedClaim == "" && isExtendedResourceClaim(cl.Claim)
+	return matches && cl.Namespace == k.q.Namespace
 }
 
-// devicesOfRequest returns the devices that a request of the claim for extended resources got. The
-// kubelet's list decides on the devices, and the driver's metadata on their request.
+// devicesOfRequest returns the devices that were allocated for a request of the claim for extended resources.
+// The kubelet lists the devices, and the driver's metadata has the request of each.
 func (s *Search) devicesOfRequest(pod *allocation.Pod, request string) (found []Attachment, err error) {
 	answer := s.kubelet.allocation()
 	var damaged error

@@ -118,9 +118,10 @@ func parseNetworkList(value string) (list []selection, err error) {
 // describes an inconsistency.
 func (s *Search) networkOf(e *deviceinfo.Entry, rec *multusRecord, named []selection) (name, note string) {
 	if d := rec.delegateOf(e.IfName); d != nil && d.Name != "" {
-		// The cluster's own network has a bare name in the record, and the pod's namespace in the file's.
-		isOwn := !strings.Contains(d.Name, "/") && e.Network == dashed(s.q.Namespace+"/"+d.Name)
-		if dashed(d.Name) != e.Network && !isOwn {
+		// Multus records the cluster's default network without a namespace, but puts the pod's namespace into
+		// the file's name.
+		isDefault := !strings.Contains(d.Name, "/") && e.Network == dashed(s.q.Namespace+"/"+d.Name)
+		if dashed(d.Name) != e.Network && !isDefault {
 			note = fmt.Sprintf("the file's name is of network %s, but Multus attached %s as %s", diag.Quote(e.Network),
 				diag.Quote(d.Name), e.IfName)
 		}

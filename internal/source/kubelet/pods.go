@@ -203,15 +203,15 @@ func expectedRequests(containers []podContainer) (all []allocation.ExtendedReque
 
 // readSpec reads a field of the pod's spec.
 func (d *podDecoder) readSpec(n protowire.Number, value []byte) {
-	list := &d.containers
+	list, listField := &d.containers, "spec.containers"
 	switch n {
 	case specInitContainers:
-		list = &d.init
+		list, listField = &d.init, "spec.initContainers"
 	case specContainers:
 	default:
 		return
 	}
-	field := fmt.Sprintf("spec.containers[%d]", len(*list))
+	field := fmt.Sprintf("%s[%d]", listField, len(*list))
 	var c podContainer
 	d.eachField(value, field, func(n protowire.Number, value []byte) {
 		switch n {
@@ -230,7 +230,7 @@ func (d *podDecoder) readSpec(n protowire.Number, value []byte) {
 	})
 	d.checkText(c.name, field+".name")
 	*list = append(*list, c)
-	d.checkCount(len(*list), "spec.containers")
+	d.checkCount(len(*list), listField)
 }
 
 // readMetadata reads a field of the pod's metadata.

@@ -10,15 +10,15 @@ type Pod struct {
 	// it is never trusted with a path or a device.
 	NetworkStatus string
 	// ExtendedClaim is the resource claim that the scheduler created for the pod's extended resources
-	// of DRA drivers (KEP-5004), in the pod's namespace; "" for none, or if the kubelet does not report
-	// it.
+	// of DRA drivers (KEP-5004), in the pod's namespace. It is empty if the pod has no such claim, and with
+	// kubelets of 1.37, which do not report it.
 	ExtendedClaim string
-	// Extended are the requests of that claim. If the kubelet does not report them, they are the
-	// requests that the scheduler would make, also for resources that no DRA driver serves.
+	// Extended are the requests of that claim. If ExtendedClaim is empty, they are derived from the pod's
+	// spec, and include resources of device plugins, which have no request.
 	Extended []ExtendedRequest
 }
 
-// ExtendedRequest is a request of the claim for an extended resource of a container.
+// ExtendedRequest maps an extended resource of a container to its request in the claim.
 type ExtendedRequest struct{ Container, Resource, Request string }
 
 // Requests returns the requests of the ExtendedClaim for a resource of a container.
