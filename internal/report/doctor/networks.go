@@ -26,9 +26,11 @@ func checkNetworks(_ context.Context, n *node) (found findings) {
 		}
 		found.add(Error, "correct it: `jackfield validate "+f.File+"`", "%s: %v", f.File, f.Err)
 	}
-	for _, file := range validate.DroppedKeys(n.Host, dir) {
-		found.add(Warning, "set clusterNetwork to the name of the network", "%s: clusterNetwork is the path of a file: "+
-			"Multus 4.3 then drops the keys of jackfield-cni, and those below ipam", file)
+	pods := path.Join(path.Dir(n.cfg.Kubelet.PluginsDir), "pods")
+	for _, file := range validate.DroppedKeys(n.Host, dir, pods) {
+		found.add(Warning, "set clusterNetwork to the name of the network; of Multus' daemon, in its daemon-config.json",
+			"%s: clusterNetwork is the path of a file: Multus 4.3 then drops the keys of jackfield-cni, and those below ipam",
+			file)
 	}
 	if own > 0 && len(faults) == 0 {
 		found.addOK("%s of jackfield-cni in %s", diag.Count(own, "network"), path.Clean(dir))

@@ -39,8 +39,9 @@ type NetworkFault struct {
 }
 
 // DroppedKeys returns the CNI configuration files of a directory in which Multus' clusterNetwork is the path of a file.
-// Multus 4.3 then hands plugins only the keys of the CNI specification.
-func DroppedKeys(host hostfs.Root, dir string) (files []string) {
+// Multus 4.3 then hands plugins only the keys of the CNI specification. The daemon of Multus writes the path into the
+// shim's file; a clusterNetwork in the daemon's own configuration, a ConfigMap volume below podsDir, takes precedence.
+func DroppedKeys(host hostfs.Root, dir, podsDir string) (files []string) {
 	names, _ := host.ReadDir(dir, maxNames) // CheckNetworks reports errors
 	for _, name := range names {
 		type plugin struct{ Type, ClusterNetwork string }
@@ -53,12 +54,30 @@ func DroppedKeys(host hostfs.Root, dir string) (files []string) {
 			continue
 		}
 		if slices.ContainsFunc(append(file.Plugins, file.plugin), func(p plugin) bool {
-			return strings.HasPrefix(p.Type, "multus") && path.IsAbs(p.ClusterNetwork)
+			return strings.HasPrefix(p.Type, "multus") && path.IsAbs(p.ClusterNetwork) &&
+				!(p.Type == "multus-shim" && daemonNamesNetwork(host, podsDir))
 		}) {
 			files = append(files, path.Join(dir, name))
 		}
 	}
 	return files
+}
+
+// daemonNamesNetwork reports whether the configuration of Multus' daemon has a clusterNetwork that is not a path.
+func daemonNamesNetwork(host hostfs.Root, podsDir string) bool {
+	pods, _ := host.ReadDir(podsDir, maxNames)
+	for _, pod := range pods {
+		volumes := path.Join(podsDir, pod, "volumes/kubernetes.io~configmap")
+		names, _ := host.ReadDir(volumes, maxNames)
+		for _, name := range names {
+			var daemon struct{ ClusterNetwork string }
+			data, err := host.ReadFile(path.Join(volumes, name, "daemon-config.json"), maxSize)
+			if err == nil && json.Unmarshal(data, &daemon) == nil && daemon.ClusterNetwork != "" {
+				return !path.IsAbs(daemon.ClusterNetwork)
+			}
+		}
+	}
+	return false
 }
 
 // CheckNetworks checks the files in a directory of CNI configurations as [Validator.CheckPath] does, without those that
