@@ -14,16 +14,16 @@ func TestIntervalsAreThoseOfTheCode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range []struct{ row, file, constant string }{
-		{"| this file | every 0.5 s |", "internal/host/filewatch/filewatch.go", "pollInterval = 500 * time.Millisecond"},
-		{"| hooks.d directories | at each container, and every 2 s for the log |", "nri/hook_dirs.go", "hooksCheckInterval = 2 * time.Second"},
-		{"and at least every 45 s |", "internal/port/reconcile/reconciler.go", "passInterval = 45 * time.Second"},
-		{"| containers that the plugin missed | every minute,", "nri/missed_containers.go", "missedCheckInterval = time.Minute"},
-		{"when the runtime removes a sandbox, and every minute |", "nri/removed_sandboxes.go", "sweepInterval = time.Minute"},
-		{"| whether a directory responds | every 5 s |", "internal/host/dircheck/checker.go", "checkInterval = 5 * time.Second"},
+	for _, c := range []struct{ item, file, constant string }{
+		{"- this file: every 0.5 s\n", "internal/host/filewatch/filewatch.go", "pollInterval = 500 * time.Millisecond"},
+		{"- hooks.d directories: at each container, and every 2 s for the log\n", "nri/hook_dirs.go", "hooksCheckInterval = 2 * time.Second"},
+		{"and at least every 45 s\n", "internal/port/reconcile/reconciler.go", "passInterval = 45 * time.Second"},
+		{"- containers that the plugin missed: every minute,", "nri/missed_containers.go", "missedCheckInterval = time.Minute"},
+		{"when the runtime removes a sandbox, and every minute\n", "nri/removed_sandboxes.go", "sweepInterval = time.Minute"},
+		{"- whether a directory responds: every 5 s\n", "internal/host/dircheck/checker.go", "checkInterval = 5 * time.Second"},
 	} {
-		if !strings.Contains(string(page), c.row) {
-			t.Errorf("the page does not have %q", c.row)
+		if !strings.Contains(string(page), c.item) {
+			t.Errorf("the page does not have %q", c.item)
 		}
 		code, err := os.ReadFile("../../" + c.file)
 		if err != nil {

@@ -18,9 +18,9 @@ func DocumentedKeys(t testing.TB, page string) map[string][]string {
 	Must(t, err)
 	sections := map[string][]string{}
 	for _, section := range strings.Split(string(text), "\n## ")[1:] {
-		title, rows, _ := strings.Cut(section, "\n")
-		for _, row := range regexp.MustCompile("(?m)^\\| (`[^|]*) \\|").FindAllStringSubmatch(rows, -1) {
-			for key := range strings.SplitSeq(row[1], ", ") {
+		title, list, _ := strings.Cut(section, "\n")
+		for _, item := range regexp.MustCompile("(?m)^- (`[^:]*`): ").FindAllStringSubmatch(list, -1) {
+			for key := range strings.SplitSeq(item[1], ", ") {
 				sections[title] = append(sections[title], strings.Trim(key, "`"))
 			}
 		}
