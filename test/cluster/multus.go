@@ -38,7 +38,7 @@ const (
 	multusDaemon    = configDir + "/multus-daemon.json"
 	// daemonsConfig is the configuration that the daemon writes.
 	daemonsConfig = "/etc/cni/net.d/00-multus.conf"
-	// serviceAccountDir is where a program of a pod finds the account of its pod.
+	// serviceAccountDir is the directory of a pod's service account, in the pod.
 	serviceAccountDir = "/run/secrets/kubernetes.io/serviceaccount"
 
 	networkDefinitions = `{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "network-attachment-definitions.k8s.cni.cncf.io"},
@@ -55,9 +55,8 @@ type Multus struct {
 	daemon  *node.Process // of the thick plugin
 }
 
-// InstallMultus makes Multus the network of the first node's pods. The runtime uses it some moments later. With the
-// path of a file as clusterNetwork, Multus 4.3 drops keys that it does not know; with the name of a network, as here,
-// it does not.
+// InstallMultus makes Multus the network of the first node's pods. The runtime reads the configuration some moments
+// later. clusterNetwork is the name of a network: with the path of a file, Multus 4.3 drops unknown keys.
 func (c *Cluster) InstallMultus(ctx context.Context, mode MultusMode) (*Multus, error) {
 	m := &Multus{cluster: c, mode: mode}
 	if _, err := c.KubectlInput(ctx, networkDefinitions, "apply", "--filename=-"); err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/jackfield/jackfield/test/e2e/node"
 )
 
-// NRI is the column of the newest NRI without a released runtime. Its tests are in test/nri.
+// NRI is the column of the newest release of containerd/nri, which no released runtime has. Its tests are in test/nri.
 const NRI node.Generation = "nri"
 
 // Column is a runtime in the tables.
@@ -34,7 +34,7 @@ type Feature struct {
 	Name string
 	// Tests are the names of the tests that run on every runtime of package node.
 	Tests string
-	// Other has the runtimes that differ from that, and NRI.
+	// Other has the cells of runtimes that lack the feature, or have it with a note or other tests. NRI is always one.
 	Other map[node.Generation]Cell
 }
 
@@ -42,7 +42,7 @@ type Feature struct {
 type Cell struct {
 	// Mark is the cell of docs/reference/compatibility.md: it begins with "✓", "–" or "untested"; empty: "✓".
 	Mark string
-	// Tests are the names of the tests; empty: those of the feature, or none if the runtime lacks it.
+	// Tests are the names of the tests. If it is empty, Feature.Tests apply, or no test if the runtime lacks the feature.
 	Tests string
 }
 
@@ -71,11 +71,11 @@ func (f Feature) tests(g node.Generation) string {
 	if f.Has(g) {
 		return text
 	}
-	lacks, _, _ := strings.Cut(f.Mark(g), " ")
+	mark, _, _ := strings.Cut(f.Mark(g), " ")
 	if text != "" {
-		lacks += ": " + text
+		return mark + ": " + text
 	}
-	return lacks
+	return mark
 }
 
 // Marks returns the table of docs/reference/compatibility.md.
@@ -84,6 +84,7 @@ func Marks() string { return table(Feature.Mark) }
 // Tests returns the table of docs/contributing/test-matrix-compatibility.md.
 func Tests() string { return table(Feature.tests) }
 
+// table returns a Markdown table with a row per feature and a column per runtime.
 func table(cell func(Feature, node.Generation) string) string {
 	var out strings.Builder
 	head, rule := "| feature |", "|---|"

@@ -18,17 +18,17 @@ import (
 // each container can use the pod's sockets and owns the container's device nodes. A container without a grant
 // cannot use a socket that it can see.
 func TestRuntimeReportsContainerUser(t *testing.T) {
-	for _, way := range []string{"acl", "group", "owner"} {
-		t.Run(way, func(t *testing.T) {
-			e2e.EachNewer(t, func(t *testing.T, h *e2e.H) { userIsReported(t, h, way) })
+	for _, access := range []string{"acl", "group", "owner"} {
+		t.Run(access, func(t *testing.T) {
+			e2e.EachWithNRI011(t, func(t *testing.T, h *e2e.H) { checkReportedUser(t, h, access) })
 		})
 	}
 }
 
-// userIsReported runs the test on a node with a configuration of sockets.access.
-func userIsReported(t *testing.T, h *e2e.H, way string) {
+// checkReportedUser runs the test on a node whose configuration has access as sockets.access.
+func checkReportedUser(t *testing.T, h *e2e.H, access string) {
 	h.MkdirAll("/run/vsw")
-	h.StartPlugin(node.PluginOptions{Config: strings.Replace(nodeConfig, "sockets: {", "sockets: {access: "+way+", ", 1)})
+	h.StartPlugin(node.PluginOptions{Config: strings.Replace(nodeConfig, "sockets: {", "sockets: {access: "+access+", ", 1)})
 	const path = "/run/vsw/port1/vhost.sock"
 	start := func(name string, mode os.FileMode) *vswitch.Server { return vhostUserAt(t, h, path, name, mode) }
 	s := start("one", 0o755)
@@ -72,7 +72,7 @@ func userIsReported(t *testing.T, h *e2e.H, way string) {
 		fromInside(t, h, ctr, c.variable, c.onHost+"/app.sock")
 	}
 	closedToOthers(t, path)
-	if way != "acl" {
+	if access != "acl" {
 		return // a socket has one group and one owner, those of the last container
 	}
 	// A second container of the pod is a second user of the pod's sockets.

@@ -152,7 +152,7 @@ func TestPluginHangsInRunPodSandbox(t *testing.T) {
 		reportedMissed(t, h, p, ctr)
 	})
 	o.Validator = &node.Validator{}
-	for _, g := range node.Newer() {
+	for _, g := range node.WithNRI011() {
 		t.Run("required/"+string(g), func(t *testing.T) {
 			o.Generation = g
 			h := e2e.Fresh(t, o)

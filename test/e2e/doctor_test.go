@@ -80,7 +80,7 @@ func TestDoctorOnRealRuntime(t *testing.T) {
 				t.Errorf("a finding on a healthy node: %+v", f)
 			}
 		}
-		expectFinding(t, found, "plugin", "ok", "is registered with c")
+		expectFinding(t, found, "plugin", "ok", "is registered with c") // containerd or cri-o
 		expectFinding(t, found, "nri", "ok", h.NRISocket())
 		expectFinding(t, found, "runtime", "ok", "has NRI on")
 		expectFinding(t, found, "version", "note", "NRI v0.")

@@ -35,11 +35,11 @@ func Each(t *testing.T, f func(t *testing.T, h *H)) {
 	}
 }
 
-// EachNewer is Each for the generations with NRI 0.11 and later.
-func EachNewer(t *testing.T, f func(t *testing.T, h *H)) {
+// EachWithNRI011 is Each for the generations with NRI 0.11 or later.
+func EachWithNRI011(t *testing.T, f func(t *testing.T, h *H)) {
 	t.Helper()
 	Require(t)
-	for _, g := range node.Newer() {
+	for _, g := range node.WithNRI011() {
 		t.Run(string(g), func(t *testing.T) { f(t, Shared(t, g)) })
 	}
 }

@@ -23,7 +23,7 @@ import (
 
 // The test injects CDI edits for which older versions of NRI have no field, and edits for which no version
 // has one.
-func TestEditsNewerThanNRI(t *testing.T) { e2e.EachNewer(t, injectNewerEdits) }
+func TestEditsNewerThanNRI(t *testing.T) { e2e.EachWithNRI011(t, injectNewerEdits) }
 
 func injectNewerEdits(t *testing.T, h *e2e.H) {
 	p := h.StartPlugin(node.PluginOptions{Config: nodeConfig})

@@ -30,43 +30,43 @@ func permissionsSpec() string {
 	return `{"cdiVersion": "0.6.0", "kind": "vendor.com/net", "devices": [` + strings.Join(devices, ",") + "]}"
 }
 
-// tryAll is a script that opens both devices for reading, for writing, and for both, and prints the ways that the device
-// cgroup permits. A loop device without a file behind it can be opened.
-const tryAll = `for d in char block; do
-	for way in "r <" "w >>" "rw <>"; do
-		set -- $way
+// openInEachMode is a script that opens both devices for reading, for writing, and for both, and prints the modes that
+// the device cgroup permits. A loop device without a backing file can be opened.
+const openInEachMode = `for d in char block; do
+	for mode in "r <" "w >>" "rw <>"; do
+		set -- $mode
 		case $(eval ": $2 /dev/$d" 2>&1) in *"not permitted"*) ;; *) echo $d $1 ;; esac
 	done
 done`
 
-// permitted returns what tryAll prints for an access.
+// permitted returns the output of openInEachMode for the permissions of a CDI file.
 func permitted(access string) string {
 	var lines []string
 	for _, device := range []string{"char", "block"} {
-		for _, way := range []string{"r", "w", "rw"} {
-			if strings.Contains(access, way) {
-				lines = append(lines, device+" "+way)
+		for _, mode := range []string{"r", "w", "rw"} {
+			if strings.Contains(access, mode) {
+				lines = append(lines, device+" "+mode)
 			}
 		}
 	}
 	return strings.Join(lines, "\n")
 }
 
-// pair is an OCI runtime with a version of cgroups.
-type pair struct{ crun, unified bool }
+// ociSetup is an OCI runtime with a version of cgroups.
+type ociSetup struct{ crun, unified bool }
 
-// pairs returns those that a runtime is tested with. Where the machine has both versions of cgroups, version 2 lacks the
-// controllers that containerd needs.
-func pairs(g node.Generation) []pair {
+// ociSetups returns the setups in which a container runtime is tested. On a machine with both versions of cgroups,
+// version 2 lacks the controllers that containerd needs.
+func ociSetups(g node.Generation) []ociSetup {
 	switch g {
 	case node.CRIO:
-		return []pair{{}, {unified: true}, {crun: true}}
+		return []ociSetup{{}, {unified: true}, {crun: true}}
 	case node.CRIOCrun:
-		return []pair{{crun: true, unified: true}}
+		return []ociSetup{{crun: true, unified: true}}
 	case node.V24:
-		return []pair{{}, {crun: true}}
+		return []ociSetup{{}, {crun: true}}
 	default:
-		return []pair{{}}
+		return []ociSetup{{}}
 	}
 }
 
@@ -75,7 +75,7 @@ func pairs(g node.Generation) []pair {
 func TestPermissionsAreExact(t *testing.T) {
 	e2e.Require(t)
 	for _, g := range node.Generations() {
-		for _, p := range pairs(g) {
+		for _, p := range ociSetups(g) {
 			t.Run(fmt.Sprintf("%s/crun=%t,unified=%t", g, p.crun, p.unified), func(t *testing.T) {
 				h := e2e.Fresh(t, node.Options{Generation: g, Crun: p.crun, Unified: p.unified})
 				h.StartPlugin(node.PluginOptions{Config: nodeConfig})
@@ -106,7 +106,7 @@ func checkPermissions(t *testing.T, pod *e2e.Pod, access string, exact bool) {
 		return
 	}
 	ctr := pod.Run(o)
-	if got, want := ctr.Output("sh", "-c", tryAll), permitted(access); got != want {
+	if got, want := ctr.Output("sh", "-c", openInEachMode), permitted(access); got != want {
 		t.Errorf("%s permits:\n%s\nwant:\n%s\nthe rules are %+v", access, got, want, ctr.OCISpec().Linux.Resources.Devices)
 	}
 }

@@ -29,7 +29,7 @@ func TestRuntimeRestartsPlugin(t *testing.T) {
 			t.Helper()
 			h.Eventually(func() error {
 				out, err := h.Command("jackfield", "status").CombinedOutput()
-				if err != nil || !strings.Contains(string(out), "registered with c") {
+				if err != nil || !strings.Contains(string(out), "registered with c") { // containerd or cri-o
 					return fmt.Errorf("jackfield status: %v: %s", err, out)
 				}
 				return nil

@@ -125,8 +125,8 @@ func TestPluginEndsDuringRequest(t *testing.T) {
 	}
 }
 
-// endDuringRequest ends the plugin of a node in each of these ways. The pod requires the plugin if the node has the
-// default validator.
+// endDuringRequest kills or stops the plugin of a node during and before requests, and checks that no container starts
+// without its device. The pod requires the plugin if the node has the default validator.
 func endDuringRequest(t *testing.T, h *e2e.H, validator bool) {
 	h.WriteFile("/etc/cdi/vendor.json", requiredSpec)
 	p := h.StartPlugin(node.PluginOptions{Config: nodeConfig})
@@ -229,7 +229,7 @@ validate: {devices: true, mounts: true, except: [30-trusted]}
 		device, mount := &api.ContainerAdjustment{}, &api.ContainerAdjustment{}
 		device.AddDevice(&api.LinuxDevice{Path: "/run/devs/zero", Type: "c", Major: 1, Minor: 5})
 		mount.AddMount(&api.Mount{Source: "/srv/data", Destination: "/data", Type: "bind", Options: []string{"rbind", "ro"}})
-		both := func(index, name string, adjust *api.ContainerAdjustment) func() {
+		inject := func(index, name string, adjust *api.ContainerAdjustment) func() {
 			return h.Connect(index, name, &injector{adjust: adjust})
 		}
 		granted := h.RunPod(node.PodOptions{Name: "granted", Namespace: "dpdk-1", Annotations: asks})
@@ -243,7 +243,7 @@ validate: {devices: true, mounts: true, except: [30-trusted]}
 			{mount, "cat /data/file", `deny mount "/srv/data" at "/data"`},
 		} {
 			attempt := uint32(i)
-			stop := both("20", "other", tc.adjust)
+			stop := inject("20", "other", tc.adjust)
 			ctr := granted.Run(node.ContainerOptions{Attempt: attempt})
 			checkInjected(t, ctr) // its own request
 			ctr.Output("sh", "-c", tc.works)
@@ -254,7 +254,7 @@ validate: {devices: true, mounts: true, except: [30-trusted]}
 				}
 			}
 			stop()
-			stop = both("30", "trusted", tc.adjust)
+			stop = inject("30", "trusted", tc.adjust)
 			other.Run(node.ContainerOptions{Name: "trusted", Attempt: attempt}).Output("sh", "-c", tc.works)
 			stop()
 		}

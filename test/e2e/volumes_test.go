@@ -13,8 +13,8 @@ import (
 	"github.com/jackfield/jackfield/test/vswitch"
 )
 
-// A pod mounts a volume over the host's or the container's path of what it requests. The container has everything that
-// it requested, or is refused. It never starts without it.
+// A pod mounts a volume over the path of a device, library or socket that it requests. Its container gets everything or
+// is refused: it never starts with a hidden device.
 func TestVolumeHidesNothing(t *testing.T) {
 	e2e.Each(t, func(t *testing.T, h *e2e.H) {
 		h.MkdirAll("/run/volume")

@@ -58,8 +58,8 @@ type extendedElement struct {
 	}
 }
 
-// An extended resource of Kubernetes' own test driver has a claim that the scheduler created. The kubelet's Pods
-// API tells which device is of the resource, and no request to the API server is made.
+// The scheduler creates a claim for an extended resource of Kubernetes' own DRA test driver. Jackfield finds the device
+// of the resource with the kubelet's Pods API, without a request to the API server.
 func TestExtendedResourceOfKubernetesTestDriver(t *testing.T) {
 	k := Start(t)
 	k.runTestDriver()

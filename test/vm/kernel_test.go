@@ -13,6 +13,9 @@ import (
 	"github.com/jackfield/jackfield/test/e2e/node"
 )
 
+// The tests of this file use kernel subsystems other than VFIO and vDPA: RDMA verbs, AppArmor, noiommu groups and
+// network interfaces.
+
 // ip runs the command of iproute2.
 func ip(t *testing.T, args ...string) {
 	t.Helper()
@@ -39,7 +42,7 @@ func interfaces(t *testing.T, addresses ...string) (names []string) {
 	return names
 }
 
-// Two containers with the verbs of a VF each send messages to one another. Neither has the other's node.
+// Two containers, each with the RDMA device of a VF, exchange messages. Neither has the other's node.
 func TestContainersUseVerbs(t *testing.T) {
 	Require(t)
 	names := interfaces(t, vf2, otherVF)
@@ -77,7 +80,7 @@ func TestContainersUseVerbs(t *testing.T) {
 	server.wait("bytes in")
 }
 
-// A profile of AppArmor can deny the nodes that a rule grants; all else works.
+// An AppArmor profile can deny device nodes that a policy rule grants. The container's other devices work.
 func TestAppArmorDeniesNodes(t *testing.T) {
 	Require(t)
 	bindAll(t, "vfio-pci", vf0)
@@ -101,7 +104,8 @@ func TestAppArmorDeniesNodes(t *testing.T) {
 		"jackfield-test (enforce)", "/dev/vfio/vfio: permission denied", cdevNode(vf0)+": permission denied", "virtio device 1", vf0)
 }
 
-// A function that the IOMMU does not protect has a node only if a rule names these nodes.
+// A function without an IOMMU has the node /dev/vfio/noiommu-<group>. The pattern /dev/vfio/* does not grant it; a
+// pattern with noiommu does.
 func TestNoIOMMUNeedsItsRule(t *testing.T) {
 	Require(t)
 	if err := os.WriteFile("/sys/module/vfio/parameters/enable_unsafe_noiommu_mode", []byte("Y"), 0); err != nil {
@@ -118,8 +122,9 @@ func TestNoIOMMUNeedsItsRule(t *testing.T) {
 	}
 }
 
-// A pod gets a VF's interface under another name, and reaches the other VF. Its second container, and the next pod, are
-// refused with the place where the interface is.
+// A VF's interface moves into a pod under another name, and the pod reaches the other VF. The pod's second container is
+// refused while the interface is in the pod, and the next pod while the interface has the wrong name on the host. Both
+// errors report where the interface is.
 func TestNetDeviceOfVFMoves(t *testing.T) {
 	Require(t)
 	names := interfaces(t, vf3, otherVF)

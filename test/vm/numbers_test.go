@@ -48,9 +48,10 @@ func (r *rig) metric(name string) string {
 	return regexp.MustCompile(`(?m)^` + name + ` .*$`).FindString(string(text))
 }
 
-// A VF and a vDPA device of a running container are removed, and others take their numbers. While the container has the VF
-// open, the kernel has unbound the VF and waits, and no other container gets it. Then the kernel lets the container open the other devices. The
-// log, the metric, status and doctor report it, and no other container gets these before the first ends.
+// A VF and a vDPA device of a running container are removed. While the container has the VF open, the removal blocks in
+// the kernel, and no other container gets the VF. Then new devices get the numbers, and the kernel lets the container
+// open them. The log, the metric, status and doctor report this, and no other container gets the new devices before the
+// first container ends.
 func TestReusedNumbersOfRemovedDevices(t *testing.T) {
 	Require(t)
 	vdpaDevice := func(ctx context.Context, action, name string) {
@@ -84,7 +85,7 @@ func TestReusedNumbersOfRemovedDevices(t *testing.T) {
 	removed := removeOpenVFs(t)
 	check(t, r.jackfield("status"), "1 running with injected devices")
 	check(t, r.doctor(), "plugin", r.NRISocket())
-	check(t, r.demand("second", pci(otherVF)).CreateFails(app()).Error(), "the device is bound to no driver")
+	check(t, r.requiringPod("second", pci(otherVF)).CreateFails(app()).Error(), "the device is bound to no driver")
 	c.Output("sh", "-c", "kill -9 -1")
 	vdpaDevice(t.Context(), "del", "sim1")
 	if err := errors.Join(<-removed, createVFs(t.Context(), pf1, 2)); err != nil {
@@ -113,10 +114,10 @@ func TestReusedNumbersOfRemovedDevices(t *testing.T) {
 		}
 	}
 	for name, d := range map[string]device{"vf": pci(otherVF1), "vdpa": vdpa("sim2", "vhost", "")} {
-		check(t, r.demand("new-"+name, d).CreateFails(app()).Error(), `container "telco/old/app" can still open it`)
+		check(t, r.requiringPod("new-"+name, d).CreateFails(app()).Error(), `container "telco/old/app" can still open it`)
 	}
 	pod.Remove()
-	r.demand("newer", pci(otherVF1)).Run(app())
+	r.requiringPod("newer", pci(otherVF1)).Run(app())
 	r.Eventually(func() error {
 		if got := r.metric("jackfield_device_numbers_reused"); got != "jackfield_device_numbers_reused 0" {
 			return fmt.Errorf("after the pod's end the metric is %q", got)
@@ -128,7 +129,8 @@ func TestReusedNumbersOfRemovedDevices(t *testing.T) {
 	}
 }
 
-// The container of a pod with a user namespace cannot open its devices. The note has the rule of udev, with which it can.
+// The container of a pod with a user namespace cannot open its devices, until the udev rules in the log's notes are
+// applied.
 func TestUdevRuleOpensNodesInUserNamespace(t *testing.T) {
 	Require(t)
 	bindAll(t, "vfio-pci", vf0)

@@ -63,13 +63,14 @@ func vdpa(name, driver, address string) device {
 	return device{id, fmt.Sprintf(`{"type":"vdpa","version":"1.1.0","vdpa":{"parent-device":%q,"driver":%q,"path":%q%s}}`, name, driver, vhostNode(name), function)}
 }
 
-// pod runs the sandbox of a pod of one container "app" with devices on the networks net1, net2, …
+// pod runs the sandbox of a pod. The kubelet reports that its container "app" has the devices, on the networks net1,
+// net2, …
 func (r *rig) pod(name string, devices ...device) *e2e.Pod {
 	r.t.Helper()
 	return r.podWith(node.PodOptions{Name: name, HostNetwork: true}, devices...)
 }
 
-// podWith is pod with options.
+// podWith is like pod, with options of the sandbox.
 func (r *rig) podWith(o node.PodOptions, devices ...device) *e2e.Pod {
 	r.t.Helper()
 	app := kubelet.Container("app")
@@ -88,8 +89,8 @@ func (r *rig) podWith(o node.PodOptions, devices ...device) *e2e.Pod {
 	return pod
 }
 
-// demand is pod for a container that must not start without its devices.
-func (r *rig) demand(name string, devices ...device) *e2e.Pod {
+// requiringPod is like pod, but its annotation requests the devices, so the container must not start without them.
+func (r *rig) requiringPod(name string, devices ...device) *e2e.Pod {
 	r.t.Helper()
 	return r.podWith(node.PodOptions{Name: name, HostNetwork: true,
 		Annotations: map[string]string{"devices.jackfield.dev": "resource:" + resource}}, devices...)

@@ -18,9 +18,9 @@ import (
 
 // A sweep removes everything of a removed sandbox, and nothing of others.
 func TestSweepRemovesAllOfSandbox(t *testing.T) {
-	for _, lost := range []string{"", "stateDir", "record", "damaged record"} {
+	for _, state := range []string{"intact", "in a listed stateDir", "no record", "damaged record"} {
 		a, stateDir := newPortRequest(t, &stoppedSwitch{}), DefaultStateDir
-		if lost == "stateDir" {
+		if state == "in a listed stateDir" {
 			stateDir = config.Default().CNI.StateDirs[0]
 			a.StateDir = stateDir
 		}
@@ -36,8 +36,8 @@ func TestSweepRemovesAllOfSandbox(t *testing.T) {
 		}
 		root := a.Root.Path("/")
 		recordFile := filepath.Join(root, stateDir, a.FileName())
-		switch lost {
-		case "record":
+		switch state {
+		case "no record":
 			if err := os.Remove(recordFile); err != nil {
 				t.Fatal(err)
 			}
@@ -53,7 +53,7 @@ func TestSweepRemovesAllOfSandbox(t *testing.T) {
 				return nil
 			}}
 		if err := s.RemoveSandbox(t.Context(), "c1"); err != nil {
-			t.Errorf("lost %q: %v", lost, err)
+			t.Errorf("%s: %v", state, err)
 		}
 		for id, want := range map[string]int{"c1": 0, "c2": 4} { // record, claim, directory, device-info
 			found := 0
@@ -63,11 +63,12 @@ func TestSweepRemovesAllOfSandbox(t *testing.T) {
 				found += len(names)
 			}
 			if found != want {
-				t.Errorf("lost %q: %s has %d entries, want %d", lost, id, found, want)
+				t.Errorf("%s: %s has %d entries, want %d", state, id, found, want)
 			}
 		}
-		if want := map[bool]int{true: 1}[lost == "" || lost == "stateDir"]; len(released) != want {
-			t.Errorf("lost %q: released %v", lost, released)
+		hasIPAM := state == "intact" || state == "in a listed stateDir"
+		if want := map[bool]int{true: 1}[hasIPAM]; len(released) != want {
+			t.Errorf("%s: released %v", state, released)
 		}
 	}
 }

@@ -24,7 +24,7 @@ func TestTheApplicationIsNotRoot(t *testing.T) {
 			e2e.EachFresh(t, node.Options{CNI: network.conf}, func(t *testing.T, h *e2e.H) {
 				t.Cleanup(func() { cleanUp(t) })
 				// NRI 0.11 and later reports the user of each container.
-				told, config := slices.Contains(node.Newer(), h.Generation()), "sockets: {user: \"1000:1001\"}\n"
+				told, config := slices.Contains(node.WithNRI011(), h.Generation()), "sockets: {user: \"1000:1001\"}\n"
 				if told {
 					config = ""
 				}

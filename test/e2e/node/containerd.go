@@ -49,7 +49,7 @@ func (c containerd) command() *exec.Cmd {
 	cmd := exec.Command(filepath.Join(bin, "containerd"), "--config", c.n.path("config.toml"))
 	cmd.Env = []string{"PATH=" + bin + ":" + systemPath, "TMPDIR=" + jail.TempDir, "LC_ALL=C"}
 	if c.n.opts.Crun || c.n.opts.Unified {
-		showCgroups(cmd, c.n.opts.Unified)
+		useCgroupVersion(cmd, c.n.opts.Unified)
 	}
 	return cmd
 }

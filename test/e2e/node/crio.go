@@ -69,7 +69,7 @@ func (c crio) command() *exec.Cmd {
 		c.configFile()+".d")
 	cmd.Env = []string{"PATH=" + systemPath, "TMPDIR=" + jail.TempDir, "LC_ALL=C",
 		"CONTAINER_REGISTRIES_CONF=" + c.n.path("registries.conf")}
-	showCgroups(cmd, c.n.opts.Unified)
+	useCgroupVersion(cmd, c.n.opts.Unified)
 	return cmd
 }
 

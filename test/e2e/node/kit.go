@@ -18,7 +18,7 @@ import (
 	"github.com/jackfield/jackfield/test/parts"
 )
 
-// Generation is a container runtime of one generation that tests run against.
+// Generation is a version of a container runtime that tests run against.
 type Generation string
 
 const (
@@ -44,8 +44,8 @@ func Generations() []Generation { return append(Containerds(), CRIO, CRIOCrun) }
 // Containerds returns the generations of containerd.
 func Containerds() []Generation { return []Generation{V1, V2, V24} }
 
-// Newer returns the generations with NRI 0.11 and later.
-func Newer() []Generation { return []Generation{V24, CRIO, CRIOCrun} }
+// WithNRI011 returns the generations with NRI 0.11 or later.
+func WithNRI011() []Generation { return []Generation{V24, CRIO, CRIOCrun} }
 
 // Shipped returns the generations that a distribution ships.
 func Shipped() []Generation { return []Generation{V1, V2} }

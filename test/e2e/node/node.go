@@ -59,17 +59,18 @@ const nodesDir = "/run/n"
 type daemon struct {
 	// files returns the configuration files, by their paths, which may be relative to the node's directory.
 	files func() map[string]string
-	// config is the path of the main one of them.
+	// config is the path of the main configuration file.
 	config string
 	// command returns the command that runs the daemon.
 	command func() *exec.Cmd
-	// importImages adds images of an OCI layout, a tar archive, by reference.
+	// importImages adds the images with the given references. archive is a tar file of an OCI layout.
 	importImages func(ctx context.Context, archive string, refs ...string) error
 	// bundle returns the directory with the config.json of a running container or sandbox.
 	bundle func(id string) string
-	// monitorArg is an argument that each process has which the daemon leaves beside a container.
+	// monitorArg is an argument of every container monitor: containerd's shim, or conmon. It identifies the monitors
+	// that outlive the daemon.
 	monitorArg string
-	// close frees what the daemon's process does not hold.
+	// close frees resources that do not end with the daemon's process.
 	close func() error
 }
 
@@ -173,7 +174,7 @@ func (n *Node) importOwnImages(ctx context.Context) error {
 	return n.ImportImages(ctx, name, PauseImage, Image)
 }
 
-// ImportImages adds images of an OCI layout, a tar archive, by reference.
+// ImportImages adds the images with the given references. archive is a tar file of an OCI layout.
 func (n *Node) ImportImages(ctx context.Context, archive string, refs ...string) error {
 	return n.daemon.importImages(ctx, archive, refs...)
 }
