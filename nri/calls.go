@@ -66,7 +66,7 @@ func (c *runtimeCalls) runOnWorker(ctx context.Context, h telemetry.Handler, pod
 	return c.runOrUndo(ctx, h, pod, func(context.Context) error { return f() }, func() {})
 }
 
-// runOrUndo is run for work that must be undone if it succeeds after the timeout. undo runs on the worker.
+// runOrUndo is like runOnWorker, but calls undo on the worker if f succeeds after the timeout.
 func (c *runtimeCalls) runOrUndo(ctx context.Context, h telemetry.Handler, pod *api.PodSandbox,
 	f func(context.Context) error, undo func()) error {
 	limit := c.timeLeft(ctx)
@@ -92,12 +92,12 @@ func (c *runtimeCalls) runOrUndo(ctx context.Context, h telemetry.Handler, pod *
 	return err
 }
 
-// isTimeout reports whether run returned before the end of the work.
+// isTimeout reports whether an error of runOnWorker means that f has not finished.
 func isTimeout(err error) bool {
 	return errors.Is(err, deadline.ErrTimeout) || errors.Is(err, deadline.ErrBusy)
 }
 
-// explainTimeout replaces a timeout of run by the error that the runtime reports in an event of the pod.
+// explainTimeout replaces a timeout of runOnWorker by the error that the runtime reports in an event of the pod.
 func (c *runtimeCalls) explainTimeout(err error) error {
 	switch {
 	case errors.Is(err, deadline.ErrBusy):

@@ -217,7 +217,7 @@ func updateAll(dirty []*runningContainer, update func(*runningContainer)) {
 	updates.Wait()
 }
 
-// takeDirty returns the containers to update, in order, and drops and returns those that have ended.
+// takeDirty returns the containers to update, in order, and removes and returns the containers that have ended.
 func (h *hotplug) takeDirty() (dirty, ended []*runningContainer) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -108,7 +108,7 @@ func LoadCopy(host hostfs.Root, at, file string) (*Config, error) {
 	return Parse(rest, file)
 }
 
-// LoadOrCopy is Load with RequireOwner, for nodes on which only jackfield-nri has the
+// LoadOrCopy is like Load with RequireOwner, for nodes on which only jackfield-nri has the
 // configuration, from a ConfigMap. If the default file is missing, it loads the copy that
 // jackfield-nri keeps. The result's File is the loaded path.
 func LoadOrCopy(host hostfs.Root, file string) (*Config, error) {

@@ -107,8 +107,8 @@ func (e *Engine) Resolve(ctx context.Context, req *Request) (*Plan, error) {
 	return p.result()
 }
 
-// Explain is Resolve without a consequence: it reserves nothing in the Ledger, and returns the
-// items also if it fails.
+// Explain is like Resolve, but reserves nothing in the Ledger, and returns the items even if it
+// fails.
 func (e *Engine) Explain(ctx context.Context, req *Request) (*Plan, error) {
 	p := newDraft(newInputs(ctx, e, req))
 	p.in.explain = true

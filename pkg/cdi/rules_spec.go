@@ -26,9 +26,9 @@ func (c *checker) requireVersion(since string, n *jsontree.Node, key, what strin
 	}
 }
 
-// requireVersionInLastDevice is requireVersion for the two fields that the CDI libraries
-// check in the last device only (and in the edits of the file). Files with them in another
-// device are in use, and get a warning.
+// requireVersionInLastDevice is like requireVersion, for the two fields that the CDI libraries
+// check only in the last device and in the edits of the file. In another device, an older version
+// is a warning, because such files are in use.
 func (c *checker) requireVersionInLastDevice(since string, n *jsontree.Node, key string) {
 	isEarly := c.path[0] == "devices" && c.path[1].(int) < c.devices-1
 	if rule := c.versionRule(since, key); isEarly && rule != "" {
@@ -136,7 +136,7 @@ func versionNumbers(version string) []int {
 	return n
 }
 
-// refuseSame reports an entry of the list key whose field has the same text as that of an earlier one.
+// refuseSame reports each entry of the list key whose field has the text of an earlier entry's field.
 func (c *checker) refuseSame(list *jsontree.Node, key, field, rule string) {
 	if list == nil {
 		return

@@ -67,7 +67,7 @@ func openDir(host hostfs.Root, dir string) (*directory, error) {
 	return &directory{f, dir}, nil
 }
 
-// createDir is openDir, but creates the directory and its parents if they are missing. Their mode
+// createDir is like openDir, but creates the directory and its parents if they are missing. Their mode
 // lets CNI plugins and agents of other users read the files.
 func createDir(host hostfs.Root, dir string) (*directory, error) {
 	f, err := host.MakeDir(dir, dirMode)

@@ -102,7 +102,7 @@ func checkSocket(s string) (string, bool) {
 	return checkMemifSocket(s)
 }
 
-// checkMemifSocket is checkSocket, and accepts "@" and the name of an abstract socket as well.
+// checkMemifSocket is like checkSocket, but also accepts "@" and the name of an abstract socket.
 func checkMemifSocket(s string) (string, bool) {
 	if name, abstract := strings.CutPrefix(s, "@"); !abstract {
 		if hint, ok := checkPath(s); !ok {

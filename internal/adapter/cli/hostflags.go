@@ -66,8 +66,8 @@ func (n *hostFlags) openNode(cmd *cobra.Command) (local localNode, err error) {
 	return local, err
 }
 
-// openInForce is openNode for commands that show the node. While the configuration is faulty, it returns the
-// configuration in force, of the daemon or from its copy, and says so on standard error.
+// openInForce is like openNode, but tolerates a faulty configuration, for commands that show the node. It returns the
+// configuration in force, from the daemon or from its copy, and reports this on standard error.
 func (n *hostFlags) openInForce(cmd *cobra.Command, env Env) (local localNode, err error) {
 	if local.host, err = n.openHost(cmd); err != nil {
 		return local, err
@@ -134,8 +134,8 @@ func (n *hostFlags) hostPath(cmd *cobra.Command, arg string) (string, error) {
 	return abs, nil
 }
 
-// isPod reports whether the command runs in a pod, such as that of jackfield-nri, on the pod's own files. The kubelet
-// sets the variable in every container.
+// isPod reports whether the command runs in a pod, such as the pod of jackfield-nri, on the pod's own files. The
+// kubelet sets the variable in every container.
 func isPod(env Env, host hostfs.Root) bool {
 	return host.IsLive() && env.Getenv("KUBERNETES_SERVICE_HOST") != ""
 }

@@ -227,7 +227,7 @@ func answerError(written error, no, unknown bool) error {
 // plain returns s in one line, without characters that a terminal acts on.
 func plain(s string) string { return diag.Plain(s) }
 
-// plainLines is plain for text whose line ends are meant.
+// plainLines is like plain, but keeps line breaks.
 func plainLines(s string) string {
 	lines := strings.Split(strings.TrimRight(s, "\n"), "\n")
 	for i := range lines {

@@ -101,7 +101,7 @@ func parseResult(root *jsontree.Node, data []byte, confVersion string) (*types10
 	return types100.NewResultFromResult(r)
 }
 
-// parseResultText is parseResult for the output of a plugin.
+// parseResultText parses the output of a plugin like parseResult, and also reports invalid JSON.
 func parseResultText(data []byte, confVersion string) (*types100.Result, error) {
 	root, fault := jsontree.Parse(string(data))
 	if fault != nil {

@@ -24,7 +24,7 @@ func IsLabel(s string) bool { return len(s) <= maxLabel && isPart(s, lowerAlphan
 // Kubernetes, and unlike in DNS, a part may be longer than a label.
 func IsSubdomain(s string) bool { return areParts(s, lowerAlphanumerics) }
 
-// IsSubdomainInAnyCase is IsSubdomain for names in which case does not matter.
+// IsSubdomainInAnyCase is like IsSubdomain, but also accepts upper case.
 func IsSubdomainInAnyCase(s string) bool { return areParts(s, alphanumerics) }
 
 // IsQualifiedPart reports whether s can follow the slash of a qualified name, such as the "nic" of

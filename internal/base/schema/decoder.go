@@ -239,7 +239,7 @@ func (d *Decoder) Texts(into *[]string, rule func(string) string) Reader {
 	}
 }
 
-// TextsOrNone is Texts for a list that can be empty.
+// TextsOrNone is like Texts, but also accepts an empty list.
 func (d *Decoder) TextsOrNone(into *[]string, rule func(string) string) Reader {
 	read := d.Texts(into, rule)
 	return func(field string, node *jsontree.Node) {

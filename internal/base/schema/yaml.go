@@ -28,8 +28,8 @@ func ParseYAML(text string) (*jsontree.Node, *diag.Diagnostic) {
 	return root, nil
 }
 
-// ParsePlain is ParseYAML for a file that people write. It rejects YAML features that obscure the meaning of a file:
-// anchors, aliases (and with them documents that grow when decoded), tags, merge keys, and keys of other types than
+// ParsePlain is like ParseYAML, for a file that people write. It rejects YAML features that obscure the meaning of a
+// file: anchors, aliases (and with them documents that grow when decoded), tags, merge keys, and keys of other types than
 // string. A date without quotes is a [jsontree.Time]. It returns all faults. Without a tree, the text cannot be
 // decoded.
 func ParsePlain(text string) (*jsontree.Node, diag.List) {
@@ -191,7 +191,7 @@ func (c *converter) checkTag(y *yaml.Node) {
 	}
 }
 
-// addMembers adds the members of the mapping y to n, and those of a merge key.
+// addMembers adds the members of the mapping y to n, and the members of a merge key.
 func (c *converter) addMembers(n *jsontree.Node, y *yaml.Node, depth int) {
 	var merge *yaml.Node
 	for i := 0; i+1 < len(y.Content) && !c.isDone(); i += 2 {

@@ -150,8 +150,8 @@ func (p *Policy) Device(s Subject, path string) (Grant, error) {
 	return p.decide(&s, &item{kind: kindDevice, name: path})
 }
 
-// RefuseDevices returns the refusal of device nodes that an application needs together and of which none is granted. It is
-// that of a denied node, or else of the first, with the lines for all of them as its remedy.
+// RefuseDevices returns the refusal of device nodes that an application needs together and of which none is granted.
+// The error is about a denied node, or else about the first node. Its remedy has the lines for all nodes.
 func (p *Policy) RefuseDevices(s Subject, paths []string) error {
 	unexplained := s
 	unexplained.Explanations = new(int)

@@ -50,8 +50,8 @@ func (o ownership) withAccess(u *edit.User, m edit.AccessMethod, object string, 
 	return ownership{o.UID, u.GID, o.Mode | rights<<3}, nil
 }
 
-// setOwnership changes the ownership of the file of a descriptor. Permissions that end do so before the owner
-// changes, and new ones begin after it, so that no owner or group has those of the other.
+// setOwnership changes the ownership of the file of a descriptor. It removes permissions before it changes the owner,
+// and adds permissions afterwards, so that neither owner or group ever has the permissions of the other.
 func setOwnership(fd int, object string, now, next ownership) (err error) {
 	link, kept := hostfs.DescriptorPath(fd), now.Mode&next.Mode
 	if kept != now.Mode {

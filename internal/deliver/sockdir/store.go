@@ -103,7 +103,7 @@ func (s *openStore) read(name string) (claim, error) {
 	return c, err
 }
 
-// readWhole is read. A damaged claim is [jsonstore.ErrDamaged].
+// readWhole is like read, but returns [jsonstore.ErrDamaged] for a damaged claim.
 func (s *openStore) readWhole(name string) (claim, error) {
 	if s == nil {
 		return claim{}, nil

@@ -53,7 +53,7 @@ func isBind(m *edit.Mount) bool {
 	return m.Type == "" || m.Type == "bind" || m.Type == "none" || m.Type == "rbind" || mountopt.Parse(m.Options).Bind
 }
 
-// CheckNode is completeNode without a change of the node.
+// CheckNode returns the error of completeNode and does not change the node.
 func CheckNode(host hostfs.Root, n *specs.DeviceNode) *diag.Diagnostic {
 	completed := *n
 	return completeNode(host, &completed)

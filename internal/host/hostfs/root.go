@@ -77,7 +77,7 @@ func (r Root) Open(hostPath string, flags int) (*os.File, error) {
 	return os.NewFile(uintptr(fd), hostPath), nil
 }
 
-// OpenFD is Open for a caller that closes the descriptor with unix.Close.
+// OpenFD is like Open, but returns a descriptor that the caller closes with unix.Close.
 func (r Root) OpenFD(hostPath string, flags int) (int, error) {
 	fd, err := r.open(hostPath, flags, 0)
 	return fd, PathError("open", hostPath, err)
@@ -173,7 +173,7 @@ func OpenatBeneath(dirfd int, rel string, flags int) (int, error) {
 // Stat returns the stat of the file at hostPath, following symlinks.
 func (r Root) Stat(hostPath string) (unix.Stat_t, error) { return r.stat(hostPath, 0) }
 
-// Lstat is Stat without following a symlink in the last element.
+// Lstat is like Stat, but does not follow a symlink in the last element.
 func (r Root) Lstat(hostPath string) (unix.Stat_t, error) { return r.stat(hostPath, unix.O_NOFOLLOW) }
 
 func (r Root) stat(hostPath string, flags int) (unix.Stat_t, error) {

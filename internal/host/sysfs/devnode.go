@@ -76,7 +76,7 @@ func (l lookup) statNode(p, from, dev string, required bool) (Node, error) {
 	return n, nil
 }
 
-// statFixedNode is statNode for a node that has one name on every host, such as
+// statFixedNode is like statNode, for a node with the same name on every host, such as
 // /dev/vfio/vfio. class is its directory below /sys/class. from "" stands for the
 // node's own sysfs file, or the node itself.
 func (l lookup) statFixedNode(p, class, from string) (Node, error) {

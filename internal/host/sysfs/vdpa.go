@@ -25,8 +25,8 @@ type VDPADevice struct {
 	Name   string // as listed in /sys/bus/vdpa/devices
 	Dir    string // /sys/bus/vdpa/devices/<name>
 	Driver string // VhostVDPA or VirtioVDPA
-	// Address is that of the PCI function the device belongs to, "" for a software
-	// device. For a device on a scalable function it is the parent function's.
+	// Address is the address of the device's PCI function, or of the parent function of a
+	// scalable function. It is "" for a software device.
 	Address string
 	// Nodes holds the device's /dev/vhost-vdpa-<N>. It is empty under the virtio
 	// driver, where the device is a network interface.

@@ -25,12 +25,12 @@ func OpenOwnDir(host hostfs.Root, dir string) (*os.File, error) {
 	return openDir(host, dir, nil, Options{})
 }
 
-// MakeOwnDir is OpenOwnDir, but creates a missing directory with mode perm, and missing parents.
+// MakeOwnDir is like OpenOwnDir, but creates a missing directory with mode perm, and missing parents.
 func MakeOwnDir(host hostfs.Root, dir string, perm uint32) (*os.File, error) {
 	return openDir(host, dir, &perm, Options{})
 }
 
-// MakeSharedDir is MakeOwnDir for a directory whose owner and group can belong to another program.
+// MakeSharedDir is like MakeOwnDir, but the owner and group of the directory can belong to another program.
 func MakeSharedDir(host hostfs.Root, dir string, perm uint32) (*os.File, error) {
 	return openDir(host, dir, &perm, sharedDir)
 }

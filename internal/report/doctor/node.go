@@ -28,8 +28,8 @@ type Options struct {
 	IsPod             bool   // doctor runs in a pod, which does not see the host's files
 }
 
-// node is the inventory of a node as far as the checks have read it. Its zero values are those of an unresponsive node,
-// on which everything can exist.
+// node is the inventory of a node as far as the checks have read it. Its zero value describes an unresponsive node, on
+// which everything can exist.
 type node struct {
 	Options
 	findings []Finding // of the checks that have run

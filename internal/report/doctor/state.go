@@ -154,7 +154,7 @@ func checkSocketRoots(_ context.Context, n *node) (found findings) {
 	}
 	found = append(found, checkNamedSockets(n)...)
 	if !n.Host.IsLive() {
-		return found // the mounts of this host are not those of the node
+		return found // the visible mounts belong to this host, not to the node
 	}
 	for _, risk := range sockdir.CheckRootMounts(n.Host, n.cfg.StateDir, usable, n.cfg.Sockets.DirectoryBytes() > 0) {
 		found.add(Warning, risk.Remedy, "%s", risk.Found)

@@ -130,7 +130,7 @@ func (x *Explainer) checkUse(p *manifest.Pod, use manifest.ClaimUse, item *engin
 
 // filesOf returns the metadata files of a request of a pod's claim, of all requests for "". A manifest
 // without a status does not name the claims that the API server creates from templates: their names
-// begin with those of the pod and of the claim in its spec.
+// begin with the name of the pod and of the claim in its spec.
 func (x *Explainer) filesOf(p *manifest.Pod, claim *manifest.PodClaim, request string) (files []devicemetadata.File) {
 	name := p.ClaimName(claim)
 	for _, f := range x.metadata {

@@ -48,7 +48,7 @@ func noteHugePages(out *Explanation, args []string, limit quantity.Memory) {
 }
 
 // hugePagesOf returns the amount of memory that EAL arguments in a command line request ("Getting Started Guide", "EAL
-// parameters"), 0 if they request none. The command line can be that of a shell. without means that the program uses no
+// parameters"), 0 if they request none. args can be the command line of a shell. without means that the program uses no
 // huge pages.
 func hugePagesOf(args []string) (needed quantity.Memory, without bool) {
 	words := strings.Fields(strings.Join(args, " "))

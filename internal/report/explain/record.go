@@ -38,8 +38,8 @@ type ContainerRecord struct {
 	Error string `json:"error,omitempty"`
 }
 
-// ReadRecord returns the record of a sandbox, or of one container with the device-info of its sandbox. The IDs
-// are those of --sandbox-id and --container-id, one of which may be "".
+// ReadRecord returns the record of a sandbox, or of one container with the device-info of its sandbox. One
+// of the IDs can be "".
 func ReadRecord(host hostfs.Root, cfg *config.Config, sandboxID, containerID string) (*SandboxRecord, error) {
 	// An ID that is not found is reported below, with everything that was searched.
 	whole, _, err := FindSandbox(host, cfg, sandboxID)

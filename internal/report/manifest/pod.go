@@ -75,7 +75,7 @@ type securityContext struct {
 	FSGroup            *uint32  `json:"fsGroup"`            // of a pod
 }
 
-// groups returns the groups that a pod's containers have beside those of their users.
+// groups returns the supplementary groups that the security context adds to the groups of the containers' users.
 func (s *securityContext) groups() []uint32 {
 	groups := slices.Clone(s.SupplementalGroups)
 	if s.FSGroup != nil {

@@ -21,8 +21,8 @@ import (
 // maxAnswer is the longest answer that is read, in bytes.
 const maxAnswer = 64 << 20
 
-// Find asks the daemon for its status as Get does, at the first of several state directories at which one answers. The
-// error is that of the first directory.
+// Find is like Get, but tries several state directories and returns the status of the first daemon that responds. If
+// none does, the error is about the first directory.
 func Find(ctx context.Context, host hostfs.Root, stateDirs []string) (node *Node, err error) {
 	for i, dir := range stateDirs {
 		n, failed := Get(ctx, host, dir)

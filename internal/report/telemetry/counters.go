@@ -153,7 +153,7 @@ func (r *RuleCounter) values() (all []value) {
 	return all
 }
 
-// Source is where a request comes from. The values are those of a label.
+// Source is where a request comes from. Its values are the values of a metric's label.
 type Source string
 
 // SourceContainer is for faults that belong to no single request, such as an annotation that cannot be
@@ -162,7 +162,7 @@ const SourceContainer Source = "container"
 
 var sources = [...]Source{"cdi", "network", "resource", "claim", "socket", "hook", "device-injector", SourceContainer}
 
-// Outcome is the outcome of a request. The values are those of a label.
+// Outcome is the outcome of a request. Its values are the values of a metric's label.
 type Outcome string
 
 // The outcomes.

@@ -23,7 +23,7 @@ type Pods func(ctx context.Context, host hostfs.Root, socket, namespace, name, u
 // kubelet serves no Pods API is errdefs.ErrNotFound.
 func (s *Search) PodObject() (*allocation.Pod, error) { return s.kubelet.podObject() }
 
-// podObject is Search.PodObject.
+// podObject implements [Search.PodObject].
 func (k *kubeletQuery) podObject() (*allocation.Pod, error) {
 	if k.podQueried {
 		return k.pod, k.podErr
