@@ -33,6 +33,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	f.StringVar(&r.out, "o", "", "`directory` to write to, which is replaced (default bin/release/VERSION of the checkout)")
 	f.StringVar(&r.builder, "builder", home+"/blob/main/docs/contributing/releases.md", "`URI` of who builds, for the provenance")
 	f.BoolVar(&r.uncommitted, "uncommitted", false, "allow changes that are not committed; such a release is for tests only")
+	f.BoolVar(&r.onlyPackages, "packages", false, "make only archives and packages")
 	archs := f.String("archs", "amd64,arm64", "comma `list` of GOARCH")
 	if err := f.Parse(args); err != nil {
 		return err

@@ -32,6 +32,7 @@ type release struct {
 	out, builder string
 	archs        []string
 	uncommitted  bool
+	onlyPackages bool // and archives
 
 	work      string // for programs and trees, removed at the end
 	completer string // a program jackfield of this machine's architecture
@@ -64,7 +65,11 @@ func (r *release) make(ctx context.Context, stdout io.Writer) (err error) {
 	}
 	defer os.RemoveAll(r.work)
 	r.files = map[string][]byte{}
-	for _, step := range []func(context.Context) error{r.makePrograms, r.makeArchives, r.makeKubectlPlugin, r.makeImage, r.makeChart, r.makeNotes} {
+	steps := []func(context.Context) error{r.makePrograms, r.makeArchives, r.makeKubectlPlugin, r.makeImage, r.makeChart, r.makeNotes}
+	if r.onlyPackages {
+		steps = steps[:2]
+	}
+	for _, step := range steps {
 		if err := step(ctx); err != nil {
 			return err
 		}

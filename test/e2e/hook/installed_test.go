@@ -46,6 +46,18 @@ func (h *host) install() {
 // runInstalled runs `podman run` with the installed configuration and without options for hooks.
 func (h *host) runInstalled(runtime string, args ...string) (string, error) {
 	h.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	words := h.installedPodman(runtime)
+	cmd := exec.CommandContext(ctx, words[0], append(words[1:], args...)...)
+	cmd.WaitDelay = time.Minute
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// installedPodman returns the words of `podman run` with the options that the jail needs.
+func (h *host) installedPodman(runtime string) []string {
+	h.t.Helper()
 	// When the container has ended, conmon starts a Podman that needs the path of conmon, too, and that does
 	// not get the options. With a variable that names a configuration file, that Podman would read no other
 	// file.
@@ -54,16 +66,10 @@ func (h *host) runInstalled(runtime string, args ...string) (string, error) {
 		h.replace(system, "[engine]\nconmon_path = [\""+h.kit.Conmon+"\"]\n")
 	}
 	h.write("storage.conf", "[storage]\ndriver = \"vfs\"\nrunroot = \""+h.path("podman/run")+"\"\ngraphroot = \""+h.path("podman/root")+"\"\n")
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, h.kit.Podman, append([]string{"--root", h.path("podman/root"), "--runroot", h.path("podman/run"), "--tmpdir", h.path("podman/tmp"),
-		"--storage-driver", "vfs", "--cgroup-manager", "cgroupfs", "--events-backend", "file", "--conmon", h.kit.Conmon, "--runtime", h.runtimes()[runtime],
-		"run", "--rm", "--network", "none", "--cgroup-parent", jail.CgroupParent(),
-		"--ulimit", "nofile=4096:4096", "--ulimit", "nproc=4096:4096", "--security-opt", "seccomp=unconfined"}, args...)...)
-	cmd.Env = append(os.Environ(), "CONTAINERS_STORAGE_CONF="+h.path("storage.conf"), "HOME=/root")
-	cmd.WaitDelay = time.Minute
-	out, err := cmd.CombinedOutput()
-	return string(out), err
+	return []string{"env", "CONTAINERS_STORAGE_CONF=" + h.path("storage.conf"), "HOME=/root", h.kit.Podman, "--root", h.path("podman/root"),
+		"--runroot", h.path("podman/run"), "--tmpdir", h.path("podman/tmp"), "--storage-driver", "vfs", "--cgroup-manager", "cgroupfs",
+		"--events-backend", "file", "--conmon", h.kit.Conmon, "--runtime", h.runtimes()[runtime], "run", "--network", "none",
+		"--cgroup-parent", jail.CgroupParent(), "--ulimit", "nofile=4096:4096", "--ulimit", "nproc=4096:4096", "--security-opt", "seccomp=unconfined", "--rm"}
 }
 
 // Podman reads and runs what `make install` installs.

@@ -4,6 +4,7 @@ package hook
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -15,6 +16,7 @@ import (
 	"github.com/jackfield/jackfield/test/e2e"
 	"github.com/jackfield/jackfield/test/e2e/fetched"
 	"github.com/jackfield/jackfield/test/e2e/node"
+	"github.com/jackfield/jackfield/test/e2e/packaged"
 	"github.com/jackfield/jackfield/test/parts"
 )
 
@@ -33,7 +35,8 @@ func Main(m *testing.M) {
 		os.Exit(1)
 	}
 	e2e.MainWith(m, "hook", func(ctx context.Context) error {
-		return packages.Fetch(ctx, append(append(parts.Podman(), parts.Crun()...), parts.Uidmap(), parts.Buildah())...)
+		return errors.Join(packages.Fetch(ctx, append(append(parts.Podman(), parts.Crun()...), parts.Uidmap(), parts.Buildah())...),
+			packaged.Build(ctx))
 	}, inside)
 }
 

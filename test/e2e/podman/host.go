@@ -34,6 +34,24 @@ const records = "/var/run/jackfield/cni"
 
 func newHost(t *testing.T) *host {
 	t.Helper()
+	h := newBareHost(t)
+	h.mkdir("sock")
+	h.grout = grout.Start(t, h.dir)
+	h.grout.Run("interface", "add", "bridge", "br0")
+	h.install()
+	h.writeRootfs()
+	// Podman does not remove the directory of network namespaces.
+	t.Cleanup(func() {
+		if err := unix.Unmount("/run/netns", unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
+			t.Error(err)
+		}
+	})
+	return h
+}
+
+// newBareHost returns a host on which nothing is installed or running.
+func newBareHost(t *testing.T) *host {
+	t.Helper()
 	h := &host{t: t, common: require(t)}
 	dir, err := os.MkdirTemp("", "p") // Podman needs short names
 	if err != nil {
@@ -45,17 +63,6 @@ func newHost(t *testing.T) *host {
 	}
 	t.Cleanup(func() {
 		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
-	h.mkdir("sock")
-	h.grout = grout.Start(t, h.dir)
-	h.grout.Run("interface", "add", "bridge", "br0")
-	h.install()
-	h.writeRootfs()
-	// Podman does not remove the directory of network namespaces.
-	t.Cleanup(func() {
-		if err := unix.Unmount("/run/netns", unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
 			t.Error(err)
 		}
 	})

@@ -15,6 +15,7 @@ import (
 	"github.com/jackfield/jackfield/test/e2e/fetched"
 	"github.com/jackfield/jackfield/test/e2e/grout"
 	"github.com/jackfield/jackfield/test/e2e/node"
+	"github.com/jackfield/jackfield/test/e2e/packaged"
 	"github.com/jackfield/jackfield/test/ovs"
 	"github.com/jackfield/jackfield/test/parts"
 )
@@ -24,7 +25,7 @@ const packages = fetched.Set("Podman 5")
 // Main is e2e.Main for this package. It also fetches Podman 5, grout and Open vSwitch, before the jail.
 func Main(m *testing.M) {
 	e2e.MainWith(m, "podman", func(ctx context.Context) error {
-		return errors.Join(packages.Fetch(ctx, parts.Podman5()...), grout.Prepare(ctx), ovs.Prepare())
+		return errors.Join(packages.Fetch(ctx, parts.Podman5()...), grout.Prepare(ctx), ovs.Prepare(), packaged.Build(ctx))
 	}, mountUsr)
 }
 

@@ -5,6 +5,9 @@ package podman
 import (
 	"strings"
 	"testing"
+
+	"github.com/jackfield/jackfield/test/e2e/jail"
+	"github.com/jackfield/jackfield/test/e2e/packaged"
 )
 
 // The commands of the how-to page do what it says.
@@ -37,4 +40,22 @@ func TestPodmanHowToPage(t *testing.T) {
 	for _, dir := range []string{"/run/jackfield", "/var/run/k8s.cni.cncf.io"} {
 		h.removeLater(dir)
 	}
+}
+
+// The Podman tutorial works as printed, with the Debian package and Podman 5.
+func TestPodmanTutorial(t *testing.T) {
+	h := newBareHost(t)
+	h.writeRootfs()
+	h.write("rootfs/etc/group", "root:x:0:\n")
+	h.write("storage.conf", "[storage]\ndriver = \"vfs\"\nrunroot = \""+h.path("run")+"\"\ngraphroot = \""+h.path("root")+"\"\n")
+	program := ""
+	for _, u := range packages.Require(t) {
+		if u.Name == "podman" {
+			program = u.Path("usr/bin/podman")
+		}
+	}
+	packaged.RunPodmanTutorial(t, packaged.PodmanRun(h.path("rootfs"), "env", "CONTAINERS_STORAGE_CONF="+h.path("storage.conf"),
+		"HOME=/root", "PODMAN_IGNORE_CGROUPSV1_WARNING=1", program, "--tmpdir", h.path("tmp"), "--cgroup-manager", "cgroupfs", "--events-backend", "file",
+		"run", "--network", "none", "--cgroup-parent", jail.CgroupParent(), "--ulimit", "nofile=4096:4096", "--ulimit", "nproc=4096:4096",
+		"--security-opt", "seccomp=unconfined", "--rm"))
 }
