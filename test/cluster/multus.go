@@ -121,7 +121,8 @@ func (m *Multus) startDaemon(ctx context.Context) error {
 	return err
 }
 
-// writeServiceAccount creates the daemon's account, which has all rights, as in a pod of Multus' DaemonSet.
+// writeServiceAccount creates a service account with all rights for the daemon, and writes its token to the path that
+// a pod of Multus' DaemonSet has.
 func (m *Multus) writeServiceAccount(ctx context.Context) error {
 	const account = `{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "multus", "namespace": "kube-system"}}
 ---

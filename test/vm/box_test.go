@@ -31,13 +31,13 @@ type host struct {
 	pods    []*v1.PodResources
 }
 
-// box is a container.
+// box describes a container that a host runs.
 type box struct {
 	name    string
 	runtime string // a program; "" is runc
 	inject  bool   // by jackfield inject, and not by the hook
 	devices []device
-	demand  bool   // the container must not start without the devices
+	demand  bool   // its annotation requests the devices, so it must not start without them
 	command string // for the shell
 	// apparmor is the container's profile.
 	apparmor string

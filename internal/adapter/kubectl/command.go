@@ -74,7 +74,7 @@ them. A user with these rights can run any command in Jackfield's pods, so the
 command is for administrators.
 
 The exit status is that of jackfield: 0 for yes, 1 for no, 2 for a mistake in the
-command line, and 3 when there is no answer. Of several nodes, it is 1 if one has a
+command line, and 3 when there is no answer. For several nodes, it is 1 if one has a
 problem, and otherwise 3 if one could not be read.`
 
 // Command returns the command.

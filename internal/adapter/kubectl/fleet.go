@@ -41,7 +41,7 @@ func (c *client) queryNodes(ctx context.Context, command ...string) ([]nodeAnswe
 	if err != nil {
 		return nil, err
 	}
-	var nodes, pods struct{ Items []pod }
+	var nodes, pods struct{ Items []pod } // of a node, only the metadata is used
 	if _, err := c.get(ctx, &nodes, "nodes", "--selector="+c.nodes); err != nil {
 		return nil, err
 	}

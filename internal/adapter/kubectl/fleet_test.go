@@ -4,7 +4,7 @@ package kubectl
 
 import (
 	"bytes"
-	or "cmp"
+	stdcmp "cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -219,7 +219,7 @@ func TestAnswersOfAllNodes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			files := fleetOf(t, healthyNode(), healthyNode())
-			files["p1"], files["p2"], files["p2.code"] = tc.p1, tc.p2, or.Or(tc.code2, "0")
+			files["p1"], files["p2"], files["p2.code"] = tc.p1, tc.p2, stdcmp.Or(tc.code2, "0")
 			if tc.code2 != "" {
 				files["p2.err"] = "jackfield: why\n"
 			}
