@@ -118,16 +118,19 @@ func (i *Info) encode() []byte {
 type objectEncoder struct{ text []byte }
 
 func (e *objectEncoder) addMember(key string, value []byte) {
-	e.text = append(e.text, ',')
-	e.text = append(e.text, encodeString(key)...)
-	e.text = append(e.text, ':')
+	e.addKey(key)
 	e.text = append(e.text, value...)
+}
+
+func (e *objectEncoder) addKey(key string) {
+	e.text = append(appendString(append(e.text, ','), key), ':')
 }
 
 // addRequired adds pairs of a key and its value.
 func (e *objectEncoder) addRequired(pairs ...string) {
 	for pair := range slices.Chunk(pairs, 2) {
-		e.addMember(pair[0], encodeString(pair[1]))
+		e.addKey(pair[0])
+		e.text = appendString(e.text, pair[1])
 	}
 }
 
@@ -152,10 +155,10 @@ func (e *objectEncoder) closeObject(extra map[string]json.RawMessage) []byte {
 	return append(e.text, '}')
 }
 
-// encodeString returns a JSON string. Invalid UTF-8 is kept, so that the parser refuses it;
+// appendString appends a JSON string. Invalid UTF-8 is kept, so that the parser refuses it;
 // encoding/json would replace it.
-func encodeString(s string) []byte {
-	b := []byte{'"'}
+func appendString(b []byte, s string) []byte {
+	b = append(b, '"')
 	for i := range len(s) {
 		switch c := s[i]; {
 		case c == '"' || c == '\\':

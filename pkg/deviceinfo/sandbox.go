@@ -44,6 +44,21 @@ func (d CNIDir) ReadSandbox(sandboxID string) ([]Entry, error) {
 	return open.readSandbox(sandboxID, names, err), nil
 }
 
+// ReadFiles is [CNIDir.ReadSandbox] for the names of the sandbox's files. It does not list the directory.
+func (d CNIDir) ReadFiles(sandboxID string, names []string) ([]Entry, error) {
+	for _, file := range names {
+		if err := name.CheckFile(file); err != nil {
+			return nil, fmt.Errorf("read device-info of sandbox %q: %w", sandboxID, err)
+		}
+	}
+	open, err := d.openForSandbox(sandboxID)
+	if err != nil {
+		return nil, hostfs.IgnoreNotFound(err)
+	}
+	defer open.Close()
+	return open.readSandbox(sandboxID, names, nil), nil
+}
+
 // openForSandbox opens the directory for a lookup of one sandbox.
 func (d CNIDir) openForSandbox(sandboxID string) (*directory, error) {
 	host, err := openRoot(d.Root)

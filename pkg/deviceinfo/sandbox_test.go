@@ -76,6 +76,25 @@ func TestReadSandboxReadsFilesOfOneSandbox(t *testing.T) {
 	}
 }
 
+func TestReadFilesReadsNamedFiles(t *testing.T) {
+	root, dir := newTestNode(t)
+	read := CNIDir{Root: root}.ReadFiles
+	names := []string{"ns-b-" + testID + "_net2", "ns-a-" + testID + "_net1"}
+	writeFile(t, dir, names[0], infoText("pci", pciMap))
+	writeFile(t, dir, names[1], infoText("vdpa", vdpaMap))
+	writeFile(t, dir, "ns-c-"+testID+"_net3", "not opened")
+	got, err := read(testID, append(names, "ns-a-"+testID+"_removed"))
+	testkit.Must(t, err)
+	if diff := cmp.Diff([]string{"ns-a net1 vdpa", "ns-b net2 pci"}, summarize(got)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	for _, file := range []string{"", ".", "..", "../cni/" + names[0], "a\x00b"} {
+		if got, err := read(testID, []string{file}); !errdefs.IsInvalidArgument(err) {
+			t.Errorf("file %q: %v, %v; want invalid argument", file, got, err)
+		}
+	}
+}
+
 func TestReadSandboxDirectory(t *testing.T) {
 	root, dir := newTestNode(t)
 	read := CNIDir{Root: root}.ReadSandbox

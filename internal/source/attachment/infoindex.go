@@ -85,19 +85,7 @@ func (ix *infoIndex) lookup(sandboxID string) (entries []deviceinfo.Entry, err e
 	if !known || len(names) > maxIndexedFiles {
 		return ix.dir.ReadSandbox(sandboxID)
 	}
-	for _, file := range names {
-		info, err := ix.dir.Read(file)
-		if errdefs.IsNotFound(err) {
-			continue // removed meanwhile
-		}
-		network, ifName, _ := name.MatchInfoFile(file, sandboxID)
-		entries = append(entries, deviceinfo.Entry{File: path.Join(ix.dir.Dir, file),
-			Network: network, IfName: ifName, Info: info, Err: err})
-	}
-	slices.SortFunc(entries, func(a, b deviceinfo.Entry) int {
-		return cmp.Or(cmp.Compare(a.IfName, b.IfName), cmp.Compare(a.File, b.File))
-	})
-	return entries, nil
+	return ix.dir.ReadFiles(sandboxID, names)
 }
 
 // hasSandbox reports whether the sandbox has any file.
