@@ -66,14 +66,14 @@ func (b *Builder) Delta() *Builder {
 
 // Merge adds the edits of a delta of b.
 func (b *Builder) Merge(delta *Builder) {
-	for _, e := range delta.env.items {
-		b.env.set(e)
+	for i := range delta.env.items {
+		b.env.set(&delta.env.items[i])
 	}
-	for _, d := range delta.devices.items {
-		b.devices.moveToEnd(d)
+	for i := range delta.devices.items {
+		b.devices.moveToEnd(&delta.devices.items[i])
 	}
-	for _, m := range delta.mounts.items {
-		b.mounts.moveToEnd(m)
+	for i := range delta.mounts.items {
+		b.mounts.moveToEnd(&delta.mounts.items[i])
 	}
 	b.hooks = append(b.hooks, delta.hooks...)
 	b.netDevices = append(b.netDevices, delta.netDevices...)
@@ -161,7 +161,7 @@ func (b *Builder) AddDevice(d *Device) error {
 			added.Access, added.Origin = access, d.Origin
 		}
 	}
-	b.devices.moveToEnd(added)
+	b.devices.moveToEnd(&added)
 	b.changes++
 	return nil
 }
@@ -193,7 +193,7 @@ func (b *Builder) AddMount(m *Mount) error {
 	}
 	added := *m
 	added.Replaces = b.replaceableMount(m)
-	b.mounts.moveToEnd(added)
+	b.mounts.moveToEnd(&added)
 	b.changes++
 	return nil
 }
@@ -212,7 +212,7 @@ func (b *Builder) AddEnv(e *Env) error {
 	} else if at := LastEnv(b.have.Env, e.Name); at >= 0 && b.have.Env[at] == e.Text() {
 		return nil
 	}
-	b.env.set(*e)
+	b.env.set(e)
 	b.changes++
 	return nil
 }

@@ -44,12 +44,12 @@ func (l *keyedList[T]) position(key string) int {
 }
 
 // set replaces the item with the same key in place, or appends the item.
-func (l *keyedList[T]) set(item T) {
-	if i := l.position(l.key(&item)); i >= 0 {
-		l.items[i] = item
+func (l *keyedList[T]) set(item *T) {
+	if i := l.position(l.key(item)); i >= 0 {
+		l.items[i] = *item
 		return
 	}
-	l.append(item)
+	l.append(*item)
 	l.index(len(l.items) - 1)
 }
 
@@ -62,12 +62,12 @@ func (l *keyedList[T]) append(item T) {
 }
 
 // moveToEnd deletes the item with the same key and appends the item. Most items that it deletes are near the end.
-func (l *keyedList[T]) moveToEnd(item T) {
+func (l *keyedList[T]) moveToEnd(item *T) {
 	from := len(l.items)
-	if i := l.position(l.key(&item)); i >= 0 {
+	if i := l.position(l.key(item)); i >= 0 {
 		l.items, from = slices.Delete(l.items, i, i+1), i
 	}
-	l.append(item)
+	l.append(*item)
 	l.index(from)
 }
 

@@ -65,31 +65,35 @@ func (in *inputs) checkHolders(d *delta) error {
 	if in.running {
 		return nil // it gets no nodes
 	}
-	nodes := slices.Clone(d.present)
-	nodes = append(nodes, d.edits.Edits().Devices...)
-	for i := range nodes {
-		n := &nodes[i]
-		if n.FileType() == 0 || n.Type == "p" {
-			continue
+	for _, nodes := range [][]edit.Device{d.present, d.edits.Edits().Devices} {
+		for i := range nodes {
+			if err := in.checkHoldersOf(&nodes[i], d); err != nil {
+				return err
+			}
 		}
-		held := HeldDevice{Path: n.Path, Type: n.Type, Major: uint32(n.Major), Minor: uint32(n.Minor)}
-		if n.Type == "u" {
-			held.Type = "c"
-		}
-		device, err := held.FindDevice(in.host)
-		switch {
-		case errdefs.IsNotFound(err):
-			continue // the module of a static node is not loaded, or the tree is a test's
-		case err != nil:
-			return err
-		}
-		held.Device = device
-		if err := in.checkFunctions(&held, n.Origin.Source != edit.Attachment); err != nil {
-			return err
-		}
-		d.held = append(d.held, held)
 	}
 	return nil
+}
+
+// checkHoldersOf is checkHolders for one node.
+func (in *inputs) checkHoldersOf(n *edit.Device, d *delta) error {
+	if n.FileType() == 0 || n.Type == "p" {
+		return nil
+	}
+	held := HeldDevice{Path: n.Path, Type: n.Type, Major: uint32(n.Major), Minor: uint32(n.Minor)}
+	if n.Type == "u" {
+		held.Type = "c"
+	}
+	var err error
+	held.Device, err = held.FindDevice(in.host)
+	switch {
+	case errdefs.IsNotFound(err):
+		return nil // the module of a static node is not loaded, or the tree is a test's
+	case err != nil:
+		return err
+	}
+	d.held = append(d.held, held)
+	return in.checkFunctions(&held, n.Origin.Source != edit.Attachment)
 }
 
 // openableDevice is a device that a living container can open at this moment.

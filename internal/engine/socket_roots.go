@@ -119,16 +119,16 @@ func (r *socketRoots) resolve(root *socketRoot) (string, error) {
 // spellings returns a path for a decision of policy. Its own path is below the root as configured.
 func (r *socketRoots) spellings(at socketPath) policy.SocketPath {
 	names := at.names()
-	return policy.SocketPath{Path: names[0], Spellings: names[1:], Aliases: r.aliases(at)}
+	return policy.SocketPath{Path: names[0], Spellings: names[1:], Aliases: r.aliases(at, names)}
 }
 
 // aliases returns further names of a path by which a rule can deny it: below
 // other socket roots whose symlinks lead to the same place, and with /run for /var/run
 // if one is a symlink to the other on the host. A root that lies within the path
 // is among them, because handing over a directory hands over everything below it.
-func (r *socketRoots) aliases(at socketPath) []string {
+func (r *socketRoots) aliases(at socketPath, names []string) []string {
 	var aliases []string
-	full := path.Join(at.canonical, at.rel)
+	full := names[len(names)-1] // below the canonical root
 	for _, root := range r.list {
 		if root.name == at.root {
 			continue
@@ -146,7 +146,7 @@ func (r *socketRoots) aliases(at socketPath) []string {
 	if !r.varRunIsRun() {
 		return aliases
 	}
-	for _, name := range slices.Concat(at.names(), aliases) {
+	for _, name := range slices.Concat(names, aliases) {
 		if rest, ok := strings.CutPrefix(name, "/var/run/"); ok {
 			aliases = append(aliases, "/run/"+rest)
 		} else if strings.HasPrefix(name, "/run/") {
@@ -186,9 +186,13 @@ type socketPath struct {
 	rel       string
 }
 
-// names returns the spellings of the path by which rules grant it.
+// names returns the spellings of the path by which rules grant it. The last one is below the canonical root.
 func (p socketPath) names() []string {
-	return slices.Compact([]string{path.Join(p.root, p.rel), path.Join(p.canonical, p.rel)})
+	configured := path.Join(p.root, p.rel)
+	if p.root == p.canonical {
+		return []string{configured}
+	}
+	return []string{configured, path.Join(p.canonical, p.rel)}
 }
 
 // below returns the path of file below dir; ok is false if it is not below dir, or dir is "".

@@ -4,6 +4,7 @@ package cdiedits
 
 import (
 	"fmt"
+	"strconv"
 
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
@@ -26,7 +27,7 @@ func (a *Adder) Add(e *specs.ContainerEdits, origin edit.Origin) error {
 	b := a.Builder
 	in := func(list string, index int) edit.Origin {
 		o := origin
-		o.Field = fmt.Sprintf("%s.%s[%d]", origin.Field, list, index)
+		o.Field = origin.Field + "." + list + "[" + strconv.Itoa(index) + "]"
 		return o
 	}
 	for i, text := range e.Env {

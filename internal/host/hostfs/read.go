@@ -82,7 +82,7 @@ func ReadRegular(fd int, max int64) ([]byte, error) {
 	return readAtMost(descriptor(fd), max, st.Size)
 }
 
-// descriptor reads a regular file. An os.File would need two more system calls, to register with
+// descriptor reads or writes a regular file. An os.File would need two more system calls, to register with
 // the poller in vain.
 type descriptor int
 
@@ -97,6 +97,17 @@ func (fd descriptor) Read(p []byte) (int, error) {
 		return 0, io.EOF
 	}
 	return n, nil
+}
+
+func (fd descriptor) Write(p []byte) (written int, err error) {
+	for written < len(p) {
+		n, err := unix.Write(int(fd), p[written:])
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			return written, err
+		}
+		written += max(n, 0)
+	}
+	return written, nil
 }
 
 // ReadAtMost reads a stream to its end. More than max bytes are errdefs.ErrInvalidArgument.

@@ -326,7 +326,15 @@ func TypeName(mode uint32) string {
 // DeviceType returns the type of a device node or FIFO in CDI's and OCI's spelling, or "" for other
 // files.
 func DeviceType(mode uint32) string {
-	return map[uint32]string{unix.S_IFCHR: "c", unix.S_IFBLK: "b", unix.S_IFIFO: "p"}[mode&unix.S_IFMT]
+	switch mode & unix.S_IFMT {
+	case unix.S_IFCHR:
+		return "c"
+	case unix.S_IFBLK:
+		return "b"
+	case unix.S_IFIFO:
+		return "p"
+	}
+	return ""
 }
 
 // nonblock returns O_NONBLOCK if opening could wait. The kernel does not accept it together with
@@ -375,5 +383,6 @@ func sentinel(err error) error {
 // errnoError prints the errno, and matches both the errno and the sentinel in errors.Is.
 type errnoError struct{ errno, sentinel error }
 
-func (e *errnoError) Error() string   { return e.errno.Error() }
-func (e *errnoError) Unwrap() []error { return []error{e.errno, e.sentinel} }
+func (e *errnoError) Error() string        { return e.errno.Error() }
+func (e *errnoError) Unwrap() error        { return e.errno }
+func (e *errnoError) Is(target error) bool { return target == e.sentinel }

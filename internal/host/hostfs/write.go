@@ -132,14 +132,16 @@ func (r Root) Replace(hostPath string, data []byte, like Like) error {
 // CreateFile writes a file with mode perm, regardless of the umask. It follows no symlink. file is
 // a path of this process.
 func CreateFile(file string, data []byte, perm os.FileMode) error {
-	// os.OpenFile would register each file with the poller.
+	// An os.File would need two more system calls and a finalizer.
 	fd, err := unix.Open(file, unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC|unix.O_NOFOLLOW|unix.O_CLOEXEC, uint32(perm))
 	if err != nil {
 		return &os.PathError{Op: "open", Path: file, Err: err}
 	}
-	f := os.NewFile(uintptr(fd), file)
-	_, err = f.Write(data)
-	return errors.Join(err, f.Chmod(perm), f.Close())
+	_, err = descriptor(fd).Write(data)
+	if err = errors.Join(err, unix.Fchmod(fd, uint32(perm)), unix.Close(fd)); err != nil {
+		return &os.PathError{Op: "write", Path: file, Err: err}
+	}
+	return nil
 }
 
 // unfinishedPrefix and unfinishedSuffix enclose the name of a file that ReplaceFile has not

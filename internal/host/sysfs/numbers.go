@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/jackfield/jackfield/internal/host/hostfs"
@@ -84,16 +85,16 @@ func DeviceOf(host hostfs.Root, block bool, major, minor uint32) (NumberedDevice
 	if block {
 		kind = "block"
 	}
-	number := fmt.Sprintf("%d:%d", major, minor)
+	number := strconv.Itoa(int(major)) + ":" + strconv.Itoa(int(minor))
 	l := lookup{host, "read device of number", number}
-	link := path.Join("/sys/dev", kind, number)
+	link := "/sys/dev/" + kind + "/" + number
 	target, err := l.host.Readlink(link) // relative, and no directory on its way is a symlink
 	if err != nil {
 		return NumberedDevice{}, l.wrapError(link, err, "")
 	}
 	dir := path.Join(path.Dir(link), target)
 	d := NumberedDevice{Name: path.Base(dir)}
-	subsystem, err := l.readLink(path.Join(dir, "subsystem"))
+	subsystem, err := l.readLink(dir + "/subsystem")
 	if err != nil {
 		return d, err
 	}

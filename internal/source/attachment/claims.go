@@ -239,9 +239,9 @@ func (s *Search) findClaimedDevices() []Attachment {
 		out = append(out, a)
 	}
 	out = append(out, s.findUnallocated()...)
-	rejectDuplicates(out, func(a *Attachment) (key, on string, c Claim) {
-		d, _ := deviceOf(a.Info) // sockets have no name
-		return d.sysfsName(), "whose " + d.String() + " is", Claim{a.File,
+	rejectDuplicates(out, sysfsNameOf, func(a *Attachment) (on string, c Claim) {
+		d, _ := deviceOf(a.Info)
+		return "whose " + d.String() + " is", Claim{a.File,
 			"it is device " + diag.Quote(a.Claimed.Device) + " of pool " + diag.Quote(a.Claimed.Pool)}
 	}, hintDriver)
 	return out

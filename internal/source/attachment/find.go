@@ -290,35 +290,46 @@ func (s *Search) fromDelegate(d *delegate, file string) Attachment {
 
 // rejectInterfacesWithTwoFiles reports two device-info files of one interface as a conflict.
 func (s *Search) rejectInterfacesWithTwoFiles() {
-	rejectDuplicates(s.attached, func(a *Attachment) (key, on string, c Claim) {
+	rejectDuplicates(s.attached, func(a *Attachment) string {
 		if a.File == "" {
-			return "", "", Claim{}
+			return ""
 		}
-		return a.IfName, "which network " + a.IfName + " is", Claim{a.File, diag.Quote(a.Network)}
+		return a.IfName
+	}, func(a *Attachment) (on string, c Claim) {
+		return "which network " + a.IfName + " is", Claim{a.File, diag.Quote(a.Network)}
 	}, hintRecreate)
 }
 
 // rejectDevicesInTwoNetworks reports one device in two networks as a conflict.
 func (s *Search) rejectDevicesInTwoNetworks() {
-	rejectDuplicates(s.attached, func(a *Attachment) (key, on string, c Claim) {
-		d, _ := deviceOf(a.Info) // sockets have no name
-		return d.sysfsName(), "which interface " + d.String() + " is", Claim{a.File, a.IfName}
+	rejectDuplicates(s.attached, sysfsNameOf, func(a *Attachment) (on string, c Claim) {
+		d, _ := deviceOf(a.Info)
+		return "which interface " + d.String() + " is", Claim{a.File, a.IfName}
 	}, hintRecreate)
 }
 
-// rejectDuplicates makes all attachments with the same key unusable, with a conflict.
-func rejectDuplicates(list []Attachment, keyOf func(a *Attachment) (key, on string, c Claim), hint string) {
+// sysfsNameOf returns the name of an attachment's device in sysfs, "" for a socket.
+func sysfsNameOf(a *Attachment) string {
+	d, _ := deviceOf(a.Info)
+	return d.sysfsName()
+}
+
+// rejectDuplicates makes all attachments with the same key, other than "", unusable, with a conflict. describe returns
+// the disputed question and the answer of an attachment.
+func rejectDuplicates(list []Attachment, keyOf func(a *Attachment) string,
+	describe func(a *Attachment) (on string, c Claim), hint string) {
 	first := make(map[string]int, len(list))
 	conflicts := map[int]error{}
 	for i := range list {
-		key, on, claim := keyOf(&list[i])
+		key := keyOf(&list[i])
 		j, twice := first[key]
 		switch {
 		case key == "":
 		case !twice:
 			first[key] = i
 		default:
-			_, _, other := keyOf(&list[j])
+			on, claim := describe(&list[i])
+			_, other := describe(&list[j])
 			conflicts[i] = &ConflictError{On: on, First: other, Second: claim, Hint: hint}
 			if conflicts[j] == nil {
 				conflicts[j] = conflicts[i]
