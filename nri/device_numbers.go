@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/containerd/errdefs"
+
 	"github.com/jackfield/jackfield/internal/engine"
 	"github.com/jackfield/jackfield/internal/report/status"
 )
@@ -18,15 +20,21 @@ import (
 // within milliseconds, and no event of sysfs reports that.
 const numbersInterval = 10 * time.Second
 
-// deviceNumbers finds device numbers of running containers that have come to lead to another device than the container
-// was given. The container can open that device: the device cgroup grants numbers.
+// deviceNumbers finds device numbers of running containers that no longer lead to the device that the container was
+// given. If such a number leads to another device, the container can open that device: the device cgroup grants numbers.
 type deviceNumbers struct {
 	*daemon
 	containers *containerTable
 	audit      *auditLog
 
-	mu     sync.Mutex
-	reused []status.ReusedNumber
+	mu   sync.Mutex
+	lost lostDevices
+}
+
+// lostDevices are the findings of one check.
+type lostDevices struct {
+	reused  []status.ReusedNumber
+	removed []status.LostDevice
 }
 
 func newDeviceNumbers(d *daemon, containers *containerTable, audit *auditLog) *deviceNumbers {
@@ -35,50 +43,53 @@ func newDeviceNumbers(d *daemon, containers *containerTable, audit *auditLog) *d
 	return n
 }
 
-// listReused returns the numbers that the last check found.
-func (n *deviceNumbers) listReused() []status.ReusedNumber {
+// listLost returns the findings of the last check.
+func (n *deviceNumbers) listLost() lostDevices {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return slices.Clone(n.reused)
+	return lostDevices{slices.Clone(n.lost.reused), slices.Clone(n.lost.removed)}
 }
 
-// check compares the devices of all containers with the present ones, and reports each difference once.
+// check compares the devices of all containers with the present ones, and reports each reused number once.
 func (n *deviceNumbers) check() {
 	defer n.recoverPanic(new(error), nil)
-	known := n.listReused()
-	var reused []status.ReusedNumber
+	known := n.listLost()
+	var lost lostDevices
 	for _, holder := range n.containers.listHolders() {
 		for i := range holder.Devices {
-			r, ok := n.checkDevice(&holder, &holder.Devices[i])
-			if !ok {
-				continue
-			}
-			at := slices.IndexFunc(known, func(k status.ReusedNumber) bool {
-				return k.ContainerID == r.ContainerID && k.Path == r.Path && k.Now == r.Now
-			})
-			if at >= 0 {
-				r.Since = known[at].Since
-			} else {
-				n.report(&r)
-			}
-			reused = append(reused, r)
+			n.checkDevice(&holder, &holder.Devices[i], &known, &lost)
 		}
 	}
-	slices.SortStableFunc(reused, func(a, b status.ReusedNumber) int { return cmp.Compare(a.Title(), b.Title()) })
+	slices.SortStableFunc(lost.reused, func(a, b status.ReusedNumber) int { return cmp.Compare(a.Title(), b.Title()) })
+	slices.SortStableFunc(lost.removed, func(a, b status.LostDevice) int { return cmp.Compare(a.Title(), b.Title()) })
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.reused = reused
+	n.lost = lost
 }
 
-// checkDevice reports whether a number leads to another device now. A number that leads to none harms nobody.
-func (n *deviceNumbers) checkDevice(holder *engine.Holder, d *engine.HeldDevice) (status.ReusedNumber, bool) {
+// checkDevice adds a device to lost if its number leads to no device or to another one. known are the findings of the
+// check before.
+func (n *deviceNumbers) checkDevice(holder *engine.Holder, d *engine.HeldDevice, known, lost *lostDevices) {
+	device := status.LostDevice{Namespace: holder.Namespace, Pod: holder.Pod, Container: holder.Container,
+		ContainerID: holder.ContainerID, Path: d.Path, Number: d.Number(), Granted: d.Device.String(), Since: time.Now().UTC()}
+	isSame := func(k *status.LostDevice) bool { return k.ContainerID == device.ContainerID && k.Path == device.Path }
 	now, err := d.FindDevice(n.host)
-	if err != nil || !d.Device.IsAnother(&now) {
-		return status.ReusedNumber{}, false
+	switch {
+	case errdefs.IsNotFound(err):
+		if at := slices.IndexFunc(known.removed, func(k status.LostDevice) bool { return isSame(&k) }); at >= 0 {
+			device.Since = known.removed[at].Since
+		}
+		lost.removed = append(lost.removed, device)
+	case err == nil && d.Device.IsAnother(&now):
+		reused := status.ReusedNumber{LostDevice: device, Now: now.String()}
+		at := slices.IndexFunc(known.reused, func(k status.ReusedNumber) bool { return isSame(&k.LostDevice) && k.Now == reused.Now })
+		if at >= 0 {
+			reused.Since = known.reused[at].Since
+		} else {
+			n.report(&reused)
+		}
+		lost.reused = append(lost.reused, reused)
 	}
-	return status.ReusedNumber{Namespace: holder.Namespace, Pod: holder.Pod, Container: holder.Container,
-		ContainerID: holder.ContainerID, Path: d.Path, Number: d.Number(), Granted: d.Device.String(), Now: now.String(),
-		Since: time.Now().UTC()}, true
 }
 
 // report writes a number to the log and the audit file.

@@ -80,19 +80,31 @@ func TestReusedDeviceNumberIsReportedAndItsFunctionRefused(t *testing.T) {
 	h := newNumbersHost(t, root)
 	testkit.Must(t, h.createWith("old", "vf"))
 	h.p.numbers.check()
-	if reused := h.p.numbers.listReused(); len(reused) != 0 {
-		t.Errorf("before: %+v", reused)
+	if lost := h.p.numbers.listLost(); len(lost.reused)+len(lost.removed) != 0 {
+		t.Errorf("before: %+v", lost)
 	}
 	testkit.Must(t, errors.Join(h.tree.Remove("/dev/vfio/11"), h.tree.Remove("/sys/dev/char/245:0")))
 	h.p.numbers.check()
-	if reused := h.p.numbers.listReused(); len(reused) != 0 {
-		t.Errorf("without a device: %+v", reused)
+	lost := h.p.endpoints.nodeStatus()
+	if len(lost.ReusedNumbers) != 0 || len(lost.RemovedDevices) != 1 {
+		t.Fatalf("without a device: %+v, %+v", lost.ReusedNumbers, lost.RemovedDevices)
+	}
+	const removed = "ns/old/c cannot open /dev/vfio/11 (245:0): PCI function 0000:03:00.1 was removed, or unbound from its driver"
+	if got := lost.RemovedDevices[0].RemovedText(); got != removed {
+		t.Errorf("the removed device is reported as %q", got)
+	}
+	h.p.numbers.check()
+	if again := h.p.numbers.listLost().removed; len(again) != 1 || !again[0].Since.Equal(lost.RemovedDevices[0].Since) {
+		t.Errorf("the second check found %+v", again)
 	}
 	h.createFunction("0000:03:00.2", 12)
 	for range 2 {
 		h.p.numbers.check()
 	}
 	reused := h.p.endpoints.nodeStatus().ReusedNumbers
+	if left := h.p.numbers.listLost().removed; len(left) != 0 {
+		t.Errorf("a number that leads to a device again: %+v", left)
+	}
 	if len(reused) != 1 || reused[0].Title() != "ns/old/c" || reused[0].Number != "245:0" || reused[0].Path != "/dev/vfio/11" ||
 		reused[0].Granted != "PCI function 0000:03:00.1" || reused[0].Now != "PCI function 0000:03:00.2" {
 		t.Errorf("status: %+v", reused)
@@ -120,7 +132,7 @@ func TestReusedDeviceNumberIsReportedAndItsFunctionRefused(t *testing.T) {
 	h.stop("old")
 	testkit.Must(t, h.createWith("newer", "new"))
 	h.p.numbers.check()
-	if reused := h.p.numbers.listReused(); len(reused) != 0 {
+	if reused := h.p.numbers.listLost().reused; len(reused) != 0 {
 		t.Errorf("after its end: %+v", reused)
 	}
 }
@@ -142,7 +154,7 @@ func TestHeldDevicesSurviveRestartOfPlugin(t *testing.T) {
 			_, err := h.p.Synchronize(t.Context(), pods, []*api.Container{{Id: "c-old", PodSandboxId: "sb-old", Name: "c", State: state}})
 			testkit.Must(t, err)
 			h.p.numbers.check()
-			if n := len(h.p.numbers.listReused()); (n == 1) != refused {
+			if n := len(h.p.numbers.listLost().reused); (n == 1) != refused {
 				t.Errorf("%d numbers are reported", n)
 			}
 			if err := h.createWith("new", "new"); (err != nil) != refused || refused && !strings.Contains(err.Error(), "ns/old/c") {

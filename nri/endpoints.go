@@ -129,11 +129,12 @@ func (e *endpoints) serveStatus(w http.ResponseWriter, _ *http.Request) {
 
 // nodeStatus returns the output of "jackfield status", without the sockets.
 func (e *endpoints) nodeStatus() *status.Node {
+	lost := e.numbers.listLost()
 	n := &status.Node{
 		Version: version.String(), PID: os.Getpid(), Started: e.started.UTC(), Registered: e.runtime.registered.Load(),
 		Runtime: e.runtime.info.Load(), Config: e.config.describe().Config, Containers: e.containers.listStarted(),
 		Missed: e.containers.listMissed(), Sandboxes: e.containers.listSandboxes(), Vswitches: e.ports.listStatus(),
-		ReusedNumbers: e.numbers.listReused(),
+		ReusedNumbers: lost.reused, RemovedDevices: lost.removed,
 	}
 	if store := e.state.store.Load(); store != nil {
 		st := store.Status()

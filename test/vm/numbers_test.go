@@ -48,10 +48,20 @@ func (r *rig) metric(name string) string {
 	return regexp.MustCompile(`(?m)^` + name + ` .*$`).FindString(string(text))
 }
 
+// reportsRemoved returns an error unless the output of a command reports nodes of the container as removed.
+func reportsRemoved(command, output string, nodes []string) error {
+	for _, node := range nodes {
+		if !strings.Contains(output, "telco/old/app cannot open "+node+" (") {
+			return fmt.Errorf("%s does not report that the device of %s was removed: %s", command, node, output)
+		}
+	}
+	return nil
+}
+
 // A VF and a vDPA device of a running container are removed. While the container has the VF open, the removal blocks in
-// the kernel, and no other container gets the VF. Then new devices get the numbers, and the kernel lets the container
-// open them. The log, the metric, status and doctor report this, and no other container gets the new devices before the
-// first container ends.
+// the kernel, and no other container gets the VF. After the removal, status and doctor name the container. Then new
+// devices get the numbers, and the kernel lets the container open them. The log, the metric, status and doctor report
+// this, and no other container gets the new devices before the first container ends.
 func TestReusedNumbersOfRemovedDevices(t *testing.T) {
 	Require(t)
 	vdpaDevice := func(ctx context.Context, action, name string) {
@@ -88,7 +98,13 @@ func TestReusedNumbersOfRemovedDevices(t *testing.T) {
 	check(t, r.requiringPod("second", pci(otherVF)).CreateFails(app()).Error(), "the device is bound to no driver")
 	c.Output("sh", "-c", "kill -9 -1")
 	vdpaDevice(t.Context(), "del", "sim1")
-	if err := errors.Join(<-removed, createVFs(t.Context(), pf1, 2)); err != nil {
+	if err := <-removed; err != nil {
+		t.Fatal(err)
+	}
+	r.Eventually(func() error {
+		return errors.Join(reportsRemoved("status", r.jackfield("status"), oldNodes), reportsRemoved("doctor", r.doctor(), oldNodes))
+	})
+	if err := createVFs(t.Context(), pf1, 2); err != nil {
 		t.Fatal(err)
 	}
 	bindAll(t, "vfio-pci", otherVF1)

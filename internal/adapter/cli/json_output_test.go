@@ -49,8 +49,9 @@ var jsonSections = map[string]reflect.Type{
 	"Status": reflect.TypeFor[status.Node](), "Runtime": reflect.TypeFor[status.Runtime](), "Configuration in force": reflect.TypeFor[status.Config](),
 	"Running container": reflect.TypeFor[status.Container](), "Recorded request": reflect.TypeFor[status.Request](),
 	"Recorded device": reflect.TypeFor[engine.HeldDevice](), "Device of a number": reflect.TypeFor[sysfs.NumberedDevice](),
-	"Reused device number": reflect.TypeFor[status.ReusedNumber](), "Limit of locked memory": reflect.TypeFor[edit.Memlock](),
-	"Policy question": reflect.TypeFor[policy.Asked](), "Recorded edit": reflect.TypeFor[status.Edit](), "Sandbox": reflect.TypeFor[status.Sandbox](),
+	"Reused device number": reflect.TypeFor[status.ReusedNumber](), "Removed device": reflect.TypeFor[status.LostDevice](),
+	"Limit of locked memory": reflect.TypeFor[edit.Memlock](),
+	"Policy question":        reflect.TypeFor[policy.Asked](), "Recorded edit": reflect.TypeFor[status.Edit](), "Sandbox": reflect.TypeFor[status.Sandbox](),
 	"Vswitch": reflect.TypeFor[vswitch.Status](), "Socket": reflect.TypeFor[status.PlacedSocket](), "Build": reflect.TypeFor[version.Build](),
 }
 

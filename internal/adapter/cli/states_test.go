@@ -79,6 +79,11 @@ var nodeStates = []nodeState{
 		"doctor": {ExitNo, []string{"ERROR    plugin         jackfield-nri v1 is registered with docker v2.4.2: its NRI applies variables and mounts only"}},
 		"status": {ExitNo, []string{"registered with docker v2.4.2 (NRI v0.12.5): its NRI applies variables and mounts only"}},
 	}},
+	{name: "removed device", daemon: strings.TrimSuffix(healthy, "}") + `, "removedDevices": [{"namespace": "telco", "pod": "fwd", "container": "app",
+		"containerID": "c1", "path": "/dev/vfio/13", "number": "245:0", "granted": "PCI function 0000:03:00.1"}]}`, says: map[string]answer{
+		"doctor": {ExitOK, []string{"warning  devices        container telco/fwd/app cannot open /dev/vfio/13 (245:0): PCI function 0000:03:00.1 was removed, or unbound from its driver", "delete the pod"}},
+		"status": {ExitOK, []string{"removed", "telco/fwd/app cannot open /dev/vfio/13 (245:0): PCI function 0000:03:00.1 was removed, or unbound from its driver; delete the pod"}},
+	}},
 	{name: "down switch", daemon: strings.Replace(strings.TrimSuffix(healthy, "}"), `"text": "`, `"text": "vswitches: [{name: s, type: ovs}]\n`, 1) +
 		`, "vswitches": [{"name": "s", "type": "ovs", "endpoint": "/run/db.sock", "checked": true, "answering": false, "error": "connect: refused"}]}`,
 		files: map[string]string{"/etc/jackfield/config.yaml": "vswitches: [{name: s, type: ovs}]\n" + goodConfig}, says: map[string]answer{

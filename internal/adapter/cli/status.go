@@ -222,9 +222,9 @@ func (q *statusQuery) removeOthers(n *status.Node) {
 	isOtherContainer := func(c status.Container) bool { return isOther(c.Namespace, c.Pod, c.Container, c.ContainerID) }
 	n.Containers = slices.DeleteFunc(n.Containers, isOtherContainer)
 	n.Missed = slices.DeleteFunc(n.Missed, isOtherContainer)
-	n.ReusedNumbers = slices.DeleteFunc(n.ReusedNumbers, func(r status.ReusedNumber) bool {
-		return isOther(r.Namespace, r.Pod, r.Container, r.ContainerID)
-	})
+	isOtherDevice := func(d *status.LostDevice) bool { return isOther(d.Namespace, d.Pod, d.Container, d.ContainerID) }
+	n.ReusedNumbers = slices.DeleteFunc(n.ReusedNumbers, func(r status.ReusedNumber) bool { return isOtherDevice(&r.LostDevice) })
+	n.RemovedDevices = slices.DeleteFunc(n.RemovedDevices, func(d status.LostDevice) bool { return isOtherDevice(&d) })
 	n.Sockets = slices.DeleteFunc(n.Sockets, func(s status.PlacedSocket) bool {
 		return isOther(s.Namespace, s.Pod,
 			s.Container, s.ContainerID)
@@ -284,6 +284,10 @@ func daemonText(n *status.Node) string {
 		r := &n.ReusedNumbers[i]
 		t.addRow("reused", fmt.Sprintf("%s can open %s through %s (%s), which it was given for %s", r.Title(), r.Now, r.Path,
 			r.Number, r.Granted))
+		t.colorCell(1, red)
+	}
+	for i := range n.RemovedDevices {
+		t.addRow("removed", n.RemovedDevices[i].RemovedText()+"; delete the pod")
 		t.colorCell(1, red)
 	}
 	if n.SocketsError == "" {

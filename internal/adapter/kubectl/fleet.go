@@ -167,7 +167,7 @@ type daemonStatus struct {
 	Remedy     string // while not registered, or with a runtime that is not supported
 	Config     struct{ Error string }
 
-	Containers, Missed, ReusedNumbers []json.RawMessage
+	Containers, Missed, ReusedNumbers, RemovedDevices []json.RawMessage
 
 	SocketsError string
 	Vswitches    []struct {
@@ -254,6 +254,7 @@ func (s *daemonStatus) addProblems(h *nodeHealth) (unchecked string) {
 	add(s.Config.Error != "", "rejects the newer configuration: %s", s.Config.Error)
 	add(len(s.Missed) > 0, "%d running containers lack what they requested", len(s.Missed))
 	add(len(s.ReusedNumbers) > 0, "%d device nodes of running containers lead to another device", len(s.ReusedNumbers))
+	add(len(s.RemovedDevices) > 0, "%d device nodes of running containers lead to no device", len(s.RemovedDevices))
 	add(s.SocketsError != "", "sockets are not known: %s", s.SocketsError)
 	for _, v := range s.Vswitches {
 		add(v.Checked && !v.Answering, "vswitch %s is unreachable: %s", v.Name, v.Error)

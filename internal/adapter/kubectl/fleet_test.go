@@ -107,6 +107,7 @@ func TestFleetShowsProblemsOfNode(t *testing.T) {
 		"2 device nodes of running containers lead to another device": func(n *status.Node) {
 			n.ReusedNumbers = make([]status.ReusedNumber, 2)
 		},
+		"3 device nodes of running containers lead to no device": func(n *status.Node) { n.RemovedDevices = make([]status.LostDevice, 3) },
 	} {
 		n := healthyNode()
 		change(n)

@@ -49,7 +49,7 @@ var checks = []check{
 	{"version", checkTimeout, (*node).hasRuntime, checkNRIVersion},
 	{"required", checkTimeout, nil, checkRequired},
 	{"missed", checkTimeout, (*node).isRegistered, checkMissed},
-	{"devices", checkTimeout, (*node).isRegistered, checkReusedNumbers},
+	{"devices", checkTimeout, (*node).isRegistered, checkDeviceNumbers},
 	{"vswitches", checkTimeout, (*node).hasVswitches, checkVswitches},
 	{"state", checkTimeout, nil, checkState},
 	{"staging", checkTimeout, nil, checkStaging},

@@ -186,13 +186,18 @@ func checkMissed(_ context.Context, n *node) (found findings) {
 	return found
 }
 
-// checkReusedNumbers reports the containers that can open another device than they were given.
-func checkReusedNumbers(_ context.Context, n *node) (found findings) {
+// checkDeviceNumbers reports the containers that can open another device than they were given, and those whose device
+// was removed.
+func checkDeviceNumbers(_ context.Context, n *node) (found findings) {
 	for i := range n.daemon.ReusedNumbers {
 		r := &n.daemon.ReusedNumbers[i]
 		found.add(Error, "delete the pod; drain a node before its virtual functions or vDPA devices are re-created",
 			"container %s can open %s through %s (device number %s), which it was given for %s",
 			r.Title(), r.Now, r.Path, r.Number, r.Granted)
+	}
+	for i := range n.daemon.RemovedDevices {
+		found.add(Warning, "delete the pod: its next container gets a device that this host has, or an error that names what is missing",
+			"container %s", n.daemon.RemovedDevices[i].RemovedText())
 	}
 	return found
 }

@@ -4,6 +4,7 @@ package status
 
 import (
 	"cmp"
+	"fmt"
 	"path"
 	"slices"
 	"strings"
@@ -33,6 +34,8 @@ type Node struct {
 	// ReusedNumbers are the device numbers of running containers that lead to another device than the container was
 	// given, by container and path.
 	ReusedNumbers []ReusedNumber `json:"reusedNumbers,omitempty"`
+	// RemovedDevices are the devices of running containers whose numbers lead to no device, by container and path.
+	RemovedDevices []LostDevice `json:"removedDevices,omitempty"`
 	// Sockets are those of running containers, by container and path, whichever adapter served it. SocketsError is
 	// why they are not known.
 	Sockets      []PlacedSocket `json:"sockets"`
@@ -131,8 +134,9 @@ type Edit struct {
 	Rule    string `json:"rule,omitempty"`
 }
 
-// ReusedNumber is a device number of a running container that leads to another device now.
-type ReusedNumber struct {
+// LostDevice is a device node of a running container whose number no longer leads to the device that the container was
+// given.
+type LostDevice struct {
 	Namespace   string    `json:"namespace,omitempty"`
 	Pod         string    `json:"pod,omitempty"`
 	Container   string    `json:"container,omitempty"`
@@ -140,13 +144,23 @@ type ReusedNumber struct {
 	Path        string    `json:"path"`    // in the container
 	Number      string    `json:"number"`  // MAJOR:MINOR
 	Granted     string    `json:"granted"` // the device that the container was given
-	Now         string    `json:"now"`     // the device that it can open
 	Since       time.Time `json:"since"`   // when this was found
 }
 
 // Title names the container: NAMESPACE/POD/CONTAINER, or the ID where the names are not known.
-func (r *ReusedNumber) Title() string {
-	return cmp.Or(strings.Trim(r.Namespace+"/"+r.Pod+"/"+r.Container, "/"), r.ContainerID)
+func (d *LostDevice) Title() string {
+	return cmp.Or(strings.Trim(d.Namespace+"/"+d.Pod+"/"+d.Container, "/"), d.ContainerID)
+}
+
+// RemovedText describes a device whose number leads to no device.
+func (d *LostDevice) RemovedText() string {
+	return fmt.Sprintf("%s cannot open %s (%s): %s was removed, or unbound from its driver", d.Title(), d.Path, d.Number, d.Granted)
+}
+
+// ReusedNumber is a device number of a running container that leads to another device now.
+type ReusedNumber struct {
+	LostDevice
+	Now string `json:"now"` // the device that the container can open
 }
 
 // PlacedSocket is a socket of the host, or a directory for sockets, at its place in a container.
