@@ -23,7 +23,7 @@ func critestCounts() []critestCount {
 	}
 }
 
-// CritestCounts returns the table of docs/reference/compatibility.md about critest.
+// CritestCounts returns the table of docs/contributing/test-matrix-compatibility.md with the results of critest.
 func CritestCounts() string {
 	var out strings.Builder
 	out.WriteString("| runtime, with and without Jackfield | pass | skipped | fail |\n|---|---|---|---|\n")

@@ -9,6 +9,7 @@
 package compatibility
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/jackfield/jackfield/test/e2e/node"
@@ -78,14 +79,27 @@ func (f Feature) tests(g node.Generation) string {
 	return mark
 }
 
-// Marks returns the table of docs/reference/compatibility.md.
-func Marks() string { return table(Feature.Mark) }
+// Marks returns the table of docs/reference/compatibility.md, in which features with the same marks share a row.
+func Marks() string {
+	var rows []Feature
+	for _, f := range Features() {
+		same := slices.IndexFunc(rows, func(row Feature) bool {
+			return !slices.ContainsFunc(Columns(), func(c Column) bool { return row.Mark(c.Runtime) != f.Mark(c.Runtime) })
+		})
+		if same < 0 {
+			rows = append(rows, f)
+		} else {
+			rows[same].Name += "; " + f.Name
+		}
+	}
+	return table(rows, Feature.Mark)
+}
 
 // Tests returns the table of docs/contributing/test-matrix-compatibility.md.
-func Tests() string { return table(Feature.tests) }
+func Tests() string { return table(Features(), Feature.tests) }
 
 // table returns a Markdown table with a row per feature and a column per runtime.
-func table(cell func(Feature, node.Generation) string) string {
+func table(rows []Feature, cell func(Feature, node.Generation) string) string {
 	var out strings.Builder
 	head, rule := "| feature |", "|---|"
 	for _, c := range Columns() {
@@ -93,7 +107,7 @@ func table(cell func(Feature, node.Generation) string) string {
 		rule += "---|"
 	}
 	out.WriteString(head + "\n" + rule + "\n")
-	for _, f := range Features() {
+	for _, f := range rows {
 		out.WriteString("| " + f.Name + " |")
 		for _, c := range Columns() {
 			out.WriteString(" " + cell(f, c.Runtime) + " |")

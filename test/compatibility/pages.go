@@ -18,7 +18,7 @@ type Table struct {
 // Tables returns the tables of the pages.
 func Tables() []Table {
 	const reference, matrix = "docs/reference/compatibility.md", "docs/contributing/test-matrix-compatibility.md"
-	return []Table{{reference, Marks()}, {matrix, Tests()}, {reference, CritestCounts()}, {matrix, CritestFailures()}}
+	return []Table{{reference, Marks()}, {matrix, Tests()}, {matrix, CritestCounts()}, {matrix, CritestFailures()}}
 }
 
 // Replace returns the text of the page with the current table.

@@ -71,25 +71,25 @@ func loggedMessages(t *testing.T) (messages []string) {
 	return messages
 }
 
-// The page lists the warnings and errors of the plugin's log, and each of its rows is one of them.
+// The page lists the warnings and errors of the plugin's log, and each of its items is one of them.
 func TestMessagesOfLogAreDocumented(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join(top, "docs/reference/errors.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, section, _ := strings.Cut(string(page), "\n## Warnings and errors in the log\n")
-	var rows []string
-	for _, cell := range regexp.MustCompile("(?m)^\\| (`[^|]*) \\|").FindAllStringSubmatch(section, -1) {
-		for _, quoted := range regexp.MustCompile("`([^`]*)`").FindAllStringSubmatch(cell[1], -1) {
-			rows = append(rows, quoted[1])
+	var items []string
+	for _, item := range regexp.MustCompile("(?m)^- (`.*?`): ").FindAllStringSubmatch(section, -1) {
+		for _, quoted := range regexp.MustCompile("`([^`]*)`").FindAllStringSubmatch(item[1], -1) {
+			items = append(items, quoted[1])
 		}
 	}
 	messages := loggedMessages(t)
-	if len(messages) < 20 || len(rows) < 20 {
-		t.Fatalf("read %d messages and %d rows", len(messages), len(rows))
+	if len(messages) < 20 || len(items) < 20 {
+		t.Fatalf("read %d messages and %d items", len(messages), len(items))
 	}
 	for _, message := range messages {
-		if !slices.ContainsFunc(append(rows, unlisted...), func(begin string) bool { return strings.HasPrefix(message, begin) }) {
+		if !slices.ContainsFunc(append(items, unlisted...), func(begin string) bool { return strings.HasPrefix(message, begin) }) {
 			t.Errorf("the page does not list %q", message)
 		}
 	}
@@ -102,9 +102,9 @@ func TestMessagesOfLogAreDocumented(t *testing.T) {
 		}
 		sources.Write(text)
 	}
-	for _, row := range append(rows, unlisted...) {
-		if !strings.Contains(sources.String(), row) {
-			t.Errorf("the plugin does not log %q", row)
+	for _, item := range append(items, unlisted...) {
+		if !strings.Contains(sources.String(), item) {
+			t.Errorf("the plugin does not log %q", item)
 		}
 	}
 }

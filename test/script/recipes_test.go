@@ -48,7 +48,7 @@ func TestPolicyRecipes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if blocks := bytes.Count(page, []byte("```yaml\n")); recipes < 9 || recipes != blocks || recipes != len(files) {
+	if blocks := bytes.Count(page, []byte("```yaml\n")); recipes < 7 || recipes != blocks || recipes != len(files) {
 		t.Errorf("%d recipes, %d configurations, %d files of cases", recipes, blocks, len(files))
 	}
 }

@@ -159,8 +159,7 @@ func pluginMetrics(c *Counters, s *Sample) []metric {
 			"before the runtime's deadline."}, nil, one(c.TimedOut.Load())},
 		{Family{"jackfield_requests_total", counter, "Requests by source and outcome."}, []string{"source", "outcome"},
 			c.requestValues()},
-		{Family{"jackfield_refusals_total", counter, "Refusals by the policy rule that came closest or whose limit was " +
-			"reached; empty where there is none."},
+		{Family{"jackfield_refusals_total", counter, "Refusals by policy rule."},
 			[]string{"rule"}, c.RefusedBy.values()},
 		{Family{"jackfield_would_refuse_total", counter, "Requests granted in mode audit that mode enforce would refuse."},
 			nil, one(c.Audited.Load())},
@@ -171,8 +170,7 @@ func pluginMetrics(c *Counters, s *Sample) []metric {
 			nil, one(s.Workers)},
 		{Family{"jackfield_workers_max", gauge, "Limit of the goroutines that work on calls of the runtime; at the limit " +
 			"calls are refused."}, nil, one(s.WorkersMax)},
-		{Family{"jackfield_directory_up", gauge, "1 while the file system of a configured directory answers, whether the " +
-			"directory exists or not; 0 while it is unresponsive."},
+		{Family{"jackfield_directory_up", gauge, "1 while the file system of a configured directory responds, otherwise 0."},
 			[]string{"directory", "use"}, directories},
 		{Family{"jackfield_panics_total", counter, "Panics that were recovered; each is in the log with its stack."}, nil,
 			one(c.Panics.Load())},
@@ -214,9 +212,8 @@ func fileMetrics(s *Sample) []metric {
 // stagingMetrics returns the metrics of the containers' sockets and directories.
 func stagingMetrics(c *Counters, s *Sample) []metric {
 	return []metric{
-		{Family{"jackfield_staging_mode", gauge, "How sockets are delivered: 1 for the mode in force. In mode directory a " +
-			"running container loses a socket whose directory is re-created, and gets no new " +
-			"networks."}, []string{"mode"}, stagingModes(s.Node.Staging)},
+		{Family{"jackfield_staging_mode", gauge, "How sockets are delivered: 1 for the mode in force."}, []string{"mode"},
+			stagingModes(s.Node.Staging)},
 		{Family{"jackfield_staging_containers", gauge, "Containers that have a staging directory."}, nil, one(s.Staged)},
 		{Family{"jackfield_staging_sockets", gauge, "Host sockets that are bound in staging directories."}, nil,
 			one(s.Sockets)},
@@ -226,8 +223,8 @@ func stagingMetrics(c *Counters, s *Sample) []metric {
 			one(c.HotPlugs.Load())},
 		{Family{"jackfield_status_containers", gauge, "Running containers that have something injected."}, nil,
 			one(len(s.Node.Containers))},
-		{Family{"jackfield_containers_missed", gauge, "Running containers that lack what they requested, because they were " +
-			"created while the plugin was not connected."}, nil, one(len(s.Node.Missed))},
+		{Family{"jackfield_containers_missed", gauge, "Running containers that lack what they requested."}, nil,
+			one(len(s.Node.Missed))},
 		{Family{"jackfield_device_numbers_reused", gauge, "Device numbers of running containers that lead to another device " +
 			"than the container was given."}, nil, one(len(s.Node.ReusedNumbers))},
 		{Family{"jackfield_status_failures_total", counter, "Container records that could not be written or read: " +
@@ -252,15 +249,11 @@ func vswitchMetrics(vswitches []vswitch.Status) []metric {
 	}
 	labels := []string{"vswitch"}
 	return []metric{
-		{Family{"jackfield_vswitch_up", gauge, "1 if the last check of a configured vswitch succeeded, otherwise 0. " +
-			"A check runs at least every 45 seconds; it fails if the vswitch is down, hangs or cannot be reached."}, labels, up},
+		{Family{"jackfield_vswitch_up", gauge, "1 if the last check of a configured vswitch succeeded, otherwise 0."}, labels, up},
 		{Family{"jackfield_vswitch_ports", gauge, "Ports of living pods on a vswitch."}, labels, ports},
-		{Family{"jackfield_vswitch_ports_missing", gauge, "Ports of living pods that a vswitch lacks and that could not be " +
-			"re-created yet."}, labels, missing},
-		{Family{"jackfield_vswitch_ports_recreated_total", counter, "Ports of living pods that were re-created because the " +
-			"vswitch had lost them."}, labels, recreated},
-		{Family{"jackfield_vswitch_ports_removed_total", counter, "Ports of pods that are gone, which were removed from a " +
-			"vswitch."}, labels, removed},
+		{Family{"jackfield_vswitch_ports_missing", gauge, "Lost ports of living pods that were not re-created yet."}, labels, missing},
+		{Family{"jackfield_vswitch_ports_recreated_total", counter, "Lost ports of living pods that were re-created."}, labels, recreated},
+		{Family{"jackfield_vswitch_ports_removed_total", counter, "Removed ports of deleted pods."}, labels, removed},
 		{Family{"jackfield_vswitch_errors_total", counter, "Failures to list, create or remove ports of a vswitch."}, labels,
 			failures},
 	}
