@@ -50,7 +50,13 @@ type configuration struct {
 
 	mu      sync.Mutex
 	status  ConfigStatus
-	retired []*core // the oldest first
+	retired []retiredCore // the oldest first
+}
+
+// retiredCore is an earlier configuration that requests can still use.
+type retiredCore struct {
+	*core
+	timer *time.Timer // closes it
 }
 
 // core is one configuration with the engine and the hooks that it configures.
@@ -168,15 +174,9 @@ func checkSameStore(present, cfg *config.Config) error {
 func (c *configuration) retire(old *core) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.retired = append(c.retired, old)
-	if len(c.retired) > maxRetired {
-		first := c.retired[0]
-		c.retired = slices.Delete(c.retired, 0, 1)
-		go c.closeEngine(first)
-	}
-	time.AfterFunc(retireAfter, func() {
+	timer := time.AfterFunc(retireAfter, func() {
 		c.mu.Lock()
-		i := slices.Index(c.retired, old)
+		i := slices.IndexFunc(c.retired, func(r retiredCore) bool { return r.core == old })
 		if i >= 0 {
 			c.retired = slices.Delete(c.retired, i, i+1)
 		}
@@ -185,6 +185,13 @@ func (c *configuration) retire(old *core) {
 			c.closeEngine(old)
 		}
 	})
+	c.retired = append(c.retired, retiredCore{old, timer})
+	if len(c.retired) > maxRetired {
+		first := c.retired[0]
+		c.retired = slices.Delete(c.retired, 0, 1)
+		first.timer.Stop() // it would hold the configuration in memory for the rest of its time
+		go c.closeEngine(first.core)
+	}
 }
 
 func (c *configuration) closeEngine(old *core) {
@@ -196,7 +203,11 @@ func (c *configuration) closeEngine(old *core) {
 // close closes the configuration in force and the earlier ones.
 func (c *configuration) close() error {
 	c.mu.Lock()
-	cores := append(c.retired, c.core.Load())
+	cores := []*core{c.core.Load()}
+	for _, r := range c.retired {
+		r.timer.Stop()
+		cores = append(cores, r.core)
+	}
 	c.retired = nil
 	c.mu.Unlock()
 	var errs []error

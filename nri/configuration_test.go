@@ -8,11 +8,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+	"weak"
 
 	"github.com/containerd/errdefs"
 	"github.com/containerd/nri/pkg/api"
@@ -414,5 +416,24 @@ func TestRefusalInLastMomentIsTheReason(t *testing.T) {
 		if isTimeout(err) != isTimedOut || !isTimedOut && !errors.Is(err, want) {
 			t.Errorf("%v is reported as %v", want, err)
 		}
+	}
+}
+
+// A configuration that was closed early, because of many changes, is garbage.
+func TestClosedConfigurationsAreNotHeld(t *testing.T) {
+	h := newReloadHost(t, granting, false)
+	var all []weak.Pointer[core]
+	for range 4 * maxRetired {
+		all = append(all, weak.Make(h.p.config.core.Load()))
+		testkit.Must(t, h.p.config.apply(h.p.opts.Config))
+	}
+	held := maxRetired + 1
+	// After retireAfter, all of them are closed and garbage.
+	for end := time.Now().Add(retireAfter / 2); held > maxRetired && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		runtime.GC()
+		held = len(slices.DeleteFunc(slices.Clone(all), func(p weak.Pointer[core]) bool { return p.Value() == nil }))
+	}
+	if held > maxRetired {
+		t.Errorf("%d earlier configurations are held, want at most %d", held, maxRetired)
 	}
 }
