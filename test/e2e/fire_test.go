@@ -132,9 +132,17 @@ func (f *fire) run(t *testing.T, h *e2e.H) {
 	if f.guarded && f.without.Load() > 0 {
 		t.Errorf("%d containers were created without what they requested", f.without.Load())
 	}
+	nothingLeft(h, p, before)
+}
+
+// nothingLeft checks that nothing is left that is not in before. The plugin and the runtime can be other processes than
+// before.
+func nothingLeft(h *e2e.H, p *e2e.Plugin, before []string) {
 	for _, seen := range h.Inventory(inventoryDirs...) {
-		if strings.HasPrefix(seen, fmt.Sprintf("process %d ", p.PID())) {
-			before = append(before, seen) // not the first process
+		for _, pid := range []int{p.PID(), h.PID()} {
+			if strings.HasPrefix(seen, fmt.Sprintf("process %d ", pid)) {
+				before = append(before, seen)
+			}
 		}
 	}
 	h.NothingLeft(before, inventoryDirs...)

@@ -3,6 +3,7 @@
 package e2e_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -22,9 +23,10 @@ import (
 )
 
 var (
-	soakPods    = flag.Int("soak.pods", 80, "pods of TestSoakKeepsResourcesConstant")
-	soakRestart = flag.Duration("soak.restart", 3*time.Second, "how often TestSoakKeepsResourcesConstant restarts the runtime")
-	soakRuntime = flag.String("soak.runtime", string(node.V2), "runtime of TestSoakKeepsResourcesConstant")
+	soakPods    = flag.Int("soak.pods", 0, "pods of a soak; 0: 80, or 24 if the plugin restarts")
+	soakRestart = flag.Duration("soak.restart", 3*time.Second, "how often a soak restarts the runtime, on average")
+	soakPlugin  = flag.Duration("soak.plugin", 2*time.Second, "how often TestSoakWhilePluginRestarts restarts the plugin, on average")
+	soakRuntime = flag.String("soak.runtime", string(node.V2), "runtime of a soak")
 )
 
 // soakPorts are the ports of the vswitch. Each has a vhost-user and a memif socket.
@@ -50,10 +52,61 @@ policy:
         sockets: ["/var/run/vsw/**"]
 `
 
-// The test creates as many pods as -soak.pods says, ten at a time. Meanwhile the policy is reloaded, CDI
-// files are written and removed, and the vswitch and the runtime restart. Each container compares what it has
-// with what it requested. After each quarter, the plugin holds no more than after the first.
+// The test creates pods, ten at a time. Meanwhile the policy is reloaded, CDI files are written and removed, and the
+// vswitch and the runtime restart. Each container compares what it has with what it requested. After each quarter, the
+// plugin holds no more than after the first.
 func TestSoakKeepsResourcesConstant(t *testing.T) {
+	s := startSoak(t, 80)
+	before := inventory(s.h)
+	const quarters = 4
+	var takes []held
+	for q := range quarters {
+		s.runPods(t.Context(), q*s.pods/quarters, (q+1)*s.pods/quarters)
+		takes = append(takes, s.measure(func(now held) bool { return q == 0 || len(s.grown(takes[0], now)) == 0 }))
+		t.Logf("after %d pods: %v", (q+1)*s.pods/quarters, takes[q])
+	}
+	s.end()
+	s.judge(takes)
+	nothingLeft(s.h, s.p, before)
+}
+
+// As [TestSoakKeepsResourcesConstant], while the plugin restarts as well. What a process of the plugin holds is not
+// compared, because no process lives long.
+func TestSoakWhilePluginRestarts(t *testing.T) {
+	s := startSoak(t, 24)
+	before := inventory(s.h)
+	s.disturb(s.restartPlugin)
+	s.runPods(t.Context(), 0, s.pods)
+	for s.pluginRestarts.Load() == 0 {
+		time.Sleep(10 * time.Millisecond)
+	}
+	s.end()
+	nothingLeft(s.h, s.p, before)
+}
+
+// soak is the state of a run.
+type soak struct {
+	t    *testing.T
+	h    *e2e.H
+	p    *e2e.Plugin
+	pods int
+
+	ctx     context.Context // of the disturbances
+	stop    func()
+	trouble sync.WaitGroup
+
+	runtime sync.RWMutex // held for writing while the runtime or the plugin restarts
+	plugin  sync.RWMutex // held for writing while the plugin restarts
+	mu      sync.Mutex
+	errs    []error
+	state   []string // state files at the last measurement
+
+	right, refused, restarts, pluginRestarts, good, bad, files, vswitches atomic.Int64
+}
+
+// startSoak starts a runtime with the plugin, and the disturbances of every soak.
+func startSoak(t *testing.T, pods int) *soak {
+	t.Helper()
 	e2e.Require(t)
 	// A replaced configuration is held for at least the time limit of a request. With the default limit of
 	// the nodes, and this rate of reloads, dozens would be held.
@@ -63,16 +116,10 @@ func TestSoakKeepsResourcesConstant(t *testing.T) {
 	h.MkdirAll("/etc/cdi")
 	h.CharDevice("/run/devs/zero", 1, 5)
 	h.WriteFile("/etc/cdi/net.json", soakDevices("net", 16))
-	p := h.StartPlugin(node.PluginOptions{Config: soakConfig})
-	s := &soak{t: t, h: h, p: p}
-	ctx, cancel := context.WithCancel(t.Context())
-	var trouble sync.WaitGroup
+	s := &soak{t: t, h: h, p: h.StartPlugin(node.PluginOptions{Config: soakConfig}), pods: cmp.Or(*soakPods, pods)}
+	s.ctx, s.stop = context.WithCancel(t.Context())
 	for _, f := range []func(context.Context) error{s.reload, s.churn, s.vswitch, s.restart} {
-		trouble.Go(func() {
-			if err := f(ctx); err != nil && ctx.Err() == nil {
-				s.addError(err)
-			}
-		})
+		s.disturb(f)
 	}
 	// Replaced configurations are held until they are closed. Replace enough of them before the first quarter
 	// ends.
@@ -81,35 +128,31 @@ func TestSoakKeepsResourcesConstant(t *testing.T) {
 			t.Fatalf("after five minutes %d configurations were in force", s.good.Load())
 		}
 	}
-	const quarters = 4
-	var takes []held
-	for q := range quarters {
-		s.quarter(t.Context(), q, *soakPods/quarters)
-		takes = append(takes, s.measure(func(now held) bool { return q == 0 || len(s.grown(takes[0], now)) == 0 }))
-		t.Logf("after %d pods: %v", (q+1)*(*soakPods/quarters), takes[q])
-	}
-	cancel()
-	trouble.Wait()
-	t.Logf("%d pods: %d correct, %d refused as expected, %d failed; %d restarts of the runtime, %d policies in force and %d refused, %d CDI files, %d restarts of the vswitch",
-		*soakPods, s.right.Load(), s.refused.Load(), len(s.errs), s.restarts.Load(), s.good.Load(), s.bad.Load(), s.files.Load(), s.vswitches.Load())
-	for _, err := range s.errs {
-		t.Error(err)
-	}
-	s.judge(takes)
+	return s
 }
 
-// soak is the state of a run.
-type soak struct {
-	t *testing.T
-	h *e2e.H
-	p *e2e.Plugin
+// disturb calls f, which returns when its context ends, in the background.
+func (s *soak) disturb(f func(context.Context) error) {
+	s.trouble.Go(func() {
+		if err := f(s.ctx); err != nil && s.ctx.Err() == nil {
+			s.addError(err)
+		}
+	})
+}
 
-	runtime sync.RWMutex // held for writing while the runtime restarts
-	mu      sync.Mutex
-	errs    []error
-	state   []string // state files at the last measurement
-
-	right, refused, restarts, good, bad, files, vswitches atomic.Int64
+// end ends the disturbances, and reports what happened.
+func (s *soak) end() {
+	s.t.Helper()
+	s.stop()
+	s.trouble.Wait()
+	s.t.Logf("%d pods: %d correct, %d refused as expected, %d failed; %d restarts of the runtime and %d of the plugin, %d policies in force and %d refused, %d CDI files, %d restarts of the vswitch",
+		s.pods, s.right.Load(), s.refused.Load(), len(s.errs), s.restarts.Load(), s.pluginRestarts.Load(), s.good.Load(), s.bad.Load(), s.files.Load(), s.vswitches.Load())
+	for _, err := range s.errs {
+		s.t.Error(err)
+	}
+	if s.restarts.Load() == 0 || s.good.Load() == 0 || s.bad.Load() == 0 {
+		s.t.Error("the run was too short for restarts and reloads")
+	}
 }
 
 func (s *soak) addError(err error) {
@@ -118,16 +161,16 @@ func (s *soak) addError(err error) {
 	s.errs = append(s.errs, err)
 }
 
-// quarter runs n pods, ten at a time.
-func (s *soak) quarter(ctx context.Context, q, n int) {
+// runPods runs pods from one number to another, ten at a time.
+func (s *soak) runPods(ctx context.Context, from, to int) {
 	turn := make(chan struct{}, 10)
 	var wg sync.WaitGroup
-	for i := range n {
+	for i := from; i < to; i++ {
 		turn <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-turn }()
-			if err := s.pod(ctx, q*n+i); err != nil {
-				s.addError(fmt.Errorf("pod %d: %w", q*n+i, err))
+			if err := s.pod(ctx, i); err != nil {
+				s.addError(fmt.Errorf("pod %d: %w", i, err))
 			}
 		})
 	}
@@ -202,7 +245,7 @@ func expect(line, want string) func(context.Context, *node.Container) error {
 	}
 }
 
-// call calls f while the runtime is not restarting.
+// call calls f while neither the runtime nor the plugin is restarting.
 func (s *soak) call(f func() error) error {
 	s.runtime.RLock()
 	defer s.runtime.RUnlock()

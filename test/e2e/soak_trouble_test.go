@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -22,11 +23,20 @@ import (
 
 // every calls f until ctx ends.
 func every(ctx context.Context, d time.Duration, f func(n int) error) error {
+	return repeat(ctx, func() time.Duration { return d }, f)
+}
+
+// atRandom calls f until ctx ends, at random intervals of d on average.
+func atRandom(ctx context.Context, d time.Duration, f func(n int) error) error {
+	return repeat(ctx, func() time.Duration { return d/2 + rand.N(d) }, f)
+}
+
+func repeat(ctx context.Context, interval func() time.Duration, f func(n int) error) error {
 	for n := 0; ; n++ {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(d):
+		case <-time.After(interval()):
 		}
 		if err := f(n); err != nil {
 			return err
@@ -37,6 +47,8 @@ func every(ctx context.Context, d time.Duration, f func(n int) error) error {
 // reload rewrites the policy; every third version is invalid.
 func (s *soak) reload(ctx context.Context) error {
 	return every(ctx, soakReload, func(n int) error {
+		s.plugin.RLock()
+		defer s.plugin.RUnlock()
 		from := len(s.p.Log())
 		if n%3 == 2 {
 			s.bad.Add(1)
@@ -109,13 +121,18 @@ func (s *soak) vswitch(ctx context.Context) error {
 	})
 }
 
-// restart restarts the runtime between two calls of the runtime.
+// restart stops or kills the runtime between two calls of the runtime, and starts it again, also when the soak ends
+// meanwhile.
 func (s *soak) restart(ctx context.Context) error {
-	return every(ctx, *soakRestart, func(int) error {
+	return atRandom(ctx, *soakRestart, func(int) error {
 		s.runtime.Lock()
 		defer s.runtime.Unlock()
 		s.restarts.Add(1)
-		if err := s.h.Node.Restart(ctx); err != nil {
+		end := s.h.Node.Restart
+		if rand.N(2) == 0 {
+			end = s.h.Node.Kill
+		}
+		if err := end(context.WithoutCancel(ctx)); err != nil {
 			return err
 		}
 		wait, cancel := context.WithTimeout(ctx, node.Patience)
@@ -124,11 +141,30 @@ func (s *soak) restart(ctx context.Context) error {
 	})
 }
 
+// restartPlugin stops or kills the plugin between two calls of the runtime, and starts it again.
+// [TestPodsWhilePluginIsKilled] kills it during calls.
+func (s *soak) restartPlugin(ctx context.Context) error {
+	return atRandom(ctx, *soakPlugin, func(int) error {
+		s.runtime.Lock()
+		defer s.runtime.Unlock()
+		s.plugin.Lock()
+		defer s.plugin.Unlock()
+		s.pluginRestarts.Add(1)
+		if rand.N(2) == 0 {
+			s.p.Kill()
+		} else if err := s.p.Stop(node.Patience); err != nil {
+			return err
+		}
+		return s.p.Plugin.Start(context.WithoutCancel(ctx))
+	})
+}
+
 // held counts what the plugin holds between pods.
-type held struct{ descriptors, goroutines, mounts, files, rss int }
+type held struct{ descriptors, goroutines, mounts, files, live, rss int }
 
 func (f held) String() string {
-	return fmt.Sprintf("%d descriptors, %d goroutines, %d mounts, %d files of state, %.1f MiB", f.descriptors, f.goroutines, f.mounts, f.files, float64(f.rss)/1024)
+	return fmt.Sprintf("%d descriptors, %d goroutines, %d mounts, %d files of state, %d KiB of live heap, %.1f MiB resident",
+		f.descriptors, f.goroutines, f.mounts, f.files, f.live/1024, float64(f.rss)/1024)
 }
 
 // measure returns the lowest of several readings, because the disturbances go on meanwhile. It keeps
@@ -140,7 +176,7 @@ func (s *soak) measure(wanted func(held) bool) held {
 		time.Sleep(100 * time.Millisecond)
 		now := s.measureOnce()
 		least = held{min(least.descriptors, now.descriptors), min(least.goroutines, now.goroutines), min(least.mounts, now.mounts),
-			min(least.files, now.files), min(least.rss, now.rss)}
+			min(least.files, now.files), min(least.live, now.live), min(least.rss, now.rss)}
 	}
 	return least
 }
@@ -148,15 +184,12 @@ func (s *soak) measure(wanted func(held) bool) held {
 func (s *soak) measureOnce() held {
 	s.t.Helper()
 	proc := fmt.Sprintf("/proc/%d/", s.p.PID())
-	// The garbage collection returns freed memory to the kernel.
-	if _, err := s.get("/debug/pprof/heap?gc=1"); err != nil {
-		s.t.Fatal(err)
-	}
+	heap, herr := s.get("/debug/pprof/heap?gc=1&debug=1")
 	fds, err := os.ReadDir(proc + "fd")
 	mounts, merr := os.ReadFile(proc + "mountinfo")
 	status, serr := os.ReadFile(proc + "status")
 	metrics, gerr := s.get("/metrics")
-	if err := errors.Join(err, merr, serr, gerr); err != nil {
+	if err := errors.Join(err, herr, merr, serr, gerr); err != nil {
 		s.t.Fatal(err)
 	}
 	files := 0
@@ -171,7 +204,8 @@ func (s *soak) measureOnce() held {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return held{len(fds), number(metrics, "go_goroutines "), strings.Count(string(mounts), "/run/jackfield"), files, number(string(status), "VmRSS:")}
+	return held{len(fds), number(metrics, "go_goroutines "), strings.Count(string(mounts), "/run/jackfield"), files,
+		number(heap, "# HeapAlloc ="), number(string(status), "VmRSS:")}
 }
 
 // number returns the number after a name at the beginning of a line, or -1.
@@ -213,14 +247,8 @@ func (s *soak) judge(takes []held) {
 	for _, err := range s.grown(first, last) {
 		s.t.Error(err)
 	}
-	if first.goroutines < 0 || first.rss < 0 {
+	if first.goroutines < 0 || first.live < 0 {
 		s.t.Errorf("goroutines or memory could not be read: %v", first)
-	}
-	if *soakPods >= longSoak && float64(last.rss) > 1.1*float64(first.rss) {
-		s.t.Errorf("memory: %d KiB after the first quarter, %d KiB after the last", first.rss, last.rss)
-	}
-	if s.restarts.Load() == 0 || s.good.Load() == 0 || s.bad.Load() == 0 {
-		s.t.Error("the run was too short for restarts and reloads")
 	}
 }
 
@@ -232,12 +260,15 @@ func (s *soak) grown(first, last held) (errs []error) {
 	// Some differences are no leak: an open connection or file, one more replaced configuration with its four
 	// descriptors, and the worker goroutines, of which as many are kept as were needed at once. In a short
 	// run, the first quarter is warm-up.
-	short := *soakPods < longSoak
+	short := s.pods < longSoak
 	slack := map[bool]held{false: {descriptors: 6, goroutines: 8}, true: {descriptors: 12, goroutines: 12}}[short]
 	// Eight replaced configurations wait to be closed. Each of them has three more descriptors to watch CDI
 	// directories if a CDI device was requested while it was in force, which is a matter of chance. A long
 	// run replaces hundreds.
 	slack.descriptors += 8 * 3
+	// The live heap after a collection is what the plugin holds. Resident memory also grows by free memory that the
+	// Go runtime has not returned to the kernel yet, and by pages of the program that run for the first time.
+	slack.live = first.live / map[bool]int{false: 10, true: 4}[short]
 	for _, c := range []struct {
 		what       string
 		from, to   int
@@ -245,6 +276,7 @@ func (s *soak) grown(first, last held) (errs []error) {
 	}{
 		{"descriptors", first.descriptors, last.descriptors, slack.descriptors}, {"goroutines", first.goroutines, last.goroutines, slack.goroutines},
 		{"mounts", first.mounts, last.mounts, 0}, {"files of state", first.files, last.files, 0},
+		{"bytes of live heap", first.live, last.live, slack.live},
 	} {
 		if c.to > c.from+c.difference {
 			errs = append(errs, fmt.Errorf("%s: %d after the first quarter, %d after the last; files: %q", c.what, c.from, c.to, s.state))
