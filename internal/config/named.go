@@ -34,12 +34,12 @@ const (
 	SocketWait   SocketCreation = "wait"
 )
 
-// NamedSocketDir is the directory in a container that has a directory for each named socket.
-const NamedSocketDir = "/var/run/jackfield/named"
+// namedSocketDir is the directory in a container that has a directory for each named socket.
+const namedSocketDir = "/var/run/jackfield/named"
 
 // DefaultAt returns the path at which a container always has the named socket, in addition to At.
 func (n *NamedSocket) DefaultAt(name string) string {
-	return path.Join(NamedSocketDir, name, path.Base(cmp.Or(n.At, n.Path)))
+	return path.Join(namedSocketDir, name, path.Base(cmp.Or(n.At, n.Path)))
 }
 
 // readNamedSocket decodes a socket that containers request by name, which is the key.
@@ -70,7 +70,7 @@ func (d decoder) checkNamedSocket(field string, value *jsontree.Node, n *NamedSo
 				diag.Quote(inside)))
 	}
 	n.At = cmp.Or(n.At, inside)
-	if n.At != inside && contains(path.Dir(NamedSocketDir), n.At) {
+	if n.At != inside && contains(path.Dir(namedSocketDir), n.At) {
 		d.AddKeyFault(jsontree.JoinPath(field, "at"), value, diag.Quote(n.At),
 			"Jackfield's own directory in a container is for "+diag.Quote(inside)+", where the socket is anyway")
 	}

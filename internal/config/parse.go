@@ -55,9 +55,6 @@ func (d decoder) document(data []byte) *jsontree.Node {
 	return root
 }
 
-// Keys returns the top-level keys of a configuration.
-func Keys() []string { return schema.Keys(decoder{schema.NewDecoder("")}.members(Default())) }
-
 // members returns the top-level keys with readers that decode their values into c.
 func (d decoder) members(c *Config) []schema.Member {
 	return []schema.Member{

@@ -15,11 +15,11 @@ import (
 // This file holds the rules for single values. A check returns a hint for an invalid value, and whether the value is
 // valid.
 
-// canonicalPCIAddress returns a full address as sysfs writes it, in lower case. The device
-// has five bits, so it is at most 1f, and the function has three.
-func canonicalPCIAddress(s string) (string, bool) {
-	address, wellFormed := diag.PCIAddress(s)
-	return address, wellFormed && len(s) == len("dddd:bb:dd.f")
+// isFullPCIAddress reports whether s is a PCI address with a domain. The device has five bits, so it
+// is at most 1f, and the function has three.
+func isFullPCIAddress(s string) bool {
+	_, wellFormed := diag.PCIAddress(s)
+	return wellFormed && len(s) == len("dddd:bb:dd.f")
 }
 
 // explainPCIAddress returns the fault of a nearly valid address.
@@ -44,7 +44,7 @@ func explainPCIAddress(s string) string {
 // guessPCIAddress corrects the two usual mistakes: a colon before the function, and missing
 // digits.
 func guessPCIAddress(s string) (string, bool) {
-	if _, ok := canonicalPCIAddress(s); ok {
+	if isFullPCIAddress(s) {
 		return "", false
 	}
 	s = strings.TrimSpace(s)

@@ -253,8 +253,7 @@ func (o object) readPCIAddress(key string, required bool, section string) string
 		}
 	}
 	address := o.readText(key, required, section, rule, func(s string) (string, bool) {
-		_, ok := canonicalPCIAddress(s)
-		return explainPCIAddress(s), ok
+		return explainPCIAddress(s), isFullPCIAddress(s)
 	})
 	return strings.ToLower(address)
 }

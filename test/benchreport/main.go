@@ -102,8 +102,8 @@ func report(ctx context.Context, o options, r *runner) error {
 
 // plot is a figure of the documentation.
 type plot interface {
-	svg(results) (string, bool)
-	file() string
+	drawSVG(results) (string, bool)
+	fileName() string
 }
 
 func (s *section) plots() []plot {
@@ -132,11 +132,11 @@ func (s *section) write(doc, text string, results results) error {
 		return err
 	}
 	for _, p := range s.plots() {
-		svg, ok := p.svg(results)
+		svg, ok := p.drawSVG(results)
 		if !ok {
 			continue
 		}
-		if err := os.WriteFile(filepath.Join(images, p.file()), []byte(svg), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(images, p.fileName()), []byte(svg), 0o644); err != nil {
 			return err
 		}
 	}

@@ -37,8 +37,8 @@ func (w *outageRow) figures() []figure {
 	return all
 }
 
-// read returns the figures of a row, and false if it was not measured.
-func (w *outageRow) read(r results) (outageFigures, bool) {
+// readFigures returns the figures of a row, and false if it was not measured.
+func (w *outageRow) readFigures(r results) (outageFigures, bool) {
 	var o outageFigures
 	measured := false
 	for i, to := range []*float64{&o.last, &o.bridge, &o.first, &o.low, &o.high, &o.lost, &o.never} {
@@ -63,7 +63,7 @@ func (t *outages) table(r results) string {
 				w.vswitch, w.port, w.database, w.reason)
 			continue
 		}
-		o, ok := w.read(r)
+		o, ok := w.readFigures(r)
 		if !ok {
 			continue
 		}
@@ -73,7 +73,7 @@ func (t *outages) table(r results) string {
 	if !some {
 		return ""
 	}
-	fmt.Fprintf(&b, "\n![%s](../images/%s)\n", t.title, t.file())
+	fmt.Fprintf(&b, "\n![%s](../images/%s)\n", t.title, t.fileName())
 	return b.String()
 }
 
@@ -90,4 +90,4 @@ func (o outageFigures) cells() string {
 	return fmt.Sprintf("%.1f ms | %s | %s | %.0f", o.last/1e6, text(o.bridge, "ns"), first, o.lost)
 }
 
-func (t *outages) file() string { return t.name + ".svg" }
+func (t *outages) fileName() string { return t.name + ".svg" }

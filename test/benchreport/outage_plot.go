@@ -26,12 +26,12 @@ type bar struct {
 	starts bool // a group
 }
 
-// svg draws the times of the first packets on a linear axis. It returns false without any figure.
-func (t *outages) svg(r results) (string, bool) {
+// drawSVG draws the times of the first packets on a linear axis. It returns false without any figure.
+func (t *outages) drawSVG(r results) (string, bool) {
 	var bars []bar
 	y, longest, setup := outageAbove, 0.0, ""
 	for i := range t.rows {
-		o, ok := t.rows[i].read(r)
+		o, ok := t.rows[i].readFigures(r)
 		if !ok {
 			continue
 		}

@@ -28,8 +28,8 @@ type line struct {
 	n, v         []float64
 }
 
-// svg draws the growth on two logarithmic axes. It returns false without any figure.
-func (g *growth) svg(r results) (string, bool) {
+// drawSVG draws the growth on two logarithmic axes. It returns false without any figure.
+func (g *growth) drawSVG(r results) (string, bool) {
 	var lines []line
 	for i, s := range g.sides {
 		l := line{name: s.name, colour: colours[i%len(colours)]}

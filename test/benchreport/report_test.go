@@ -75,8 +75,8 @@ func TestRowWithoutResultsIsOmitted(t *testing.T) {
 			t.Errorf("%s has figures without results:\n%s", s.name, got)
 		}
 		for _, p := range s.plots() {
-			if _, ok := p.svg(results{}); ok {
-				t.Errorf("%s is drawn without results", p.file())
+			if _, ok := p.drawSVG(results{}); ok {
+				t.Errorf("%s is drawn without results", p.fileName())
 			}
 		}
 	}
@@ -84,7 +84,7 @@ func TestRowWithoutResultsIsOmitted(t *testing.T) {
 
 func TestPlotIsWellFormed(t *testing.T) {
 	g := growth{"x", "one file <added> → resolvable", cdiSides("CDIAdd/n=N/SIDE p50-ns"), 50e3}
-	svg, ok := g.svg(parsed())
+	svg, ok := g.drawSVG(parsed())
 	if !ok {
 		t.Fatal("no plot")
 	}
@@ -128,7 +128,7 @@ BenchmarkRecovery/ovs/vhost-user-server/wiped/nothing-2 3 15 never-s
 	if n := strings.Count(table, "\n| Open vSwitch "); n != 4 {
 		t.Errorf("the table has %d rows of Open vSwitch, want those that were measured, and the reason:\n%s", n, table)
 	}
-	svg, ok := recovery.svg(r)
+	svg, ok := recovery.drawSVG(r)
 	if !ok {
 		t.Fatal("no plot")
 	}

@@ -126,7 +126,7 @@ func (w *row) compare(r results, ours, peer float64) (float64, string) {
 	return v, s
 }
 
-func (g *growth) file() string { return g.name + ".svg" }
+func (g *growth) fileName() string { return g.name + ".svg" }
 
 // table returns the figure of each side and number, and a link to the plot.
 func (g *growth) table(r results) string {
@@ -156,7 +156,7 @@ func (g *growth) table(r results) string {
 		head += fmt.Sprintf(" | %d", n)
 		rule += "---|"
 	}
-	return head + " |" + rule + "\n" + b.String() + fmt.Sprintf("\n![%s, by the number of files](../images/%s)\n", upperFirst(strings.ReplaceAll(g.title, "`", "")), g.file())
+	return head + " |" + rule + "\n" + b.String() + fmt.Sprintf("\n![%s, by the number of files](../images/%s)\n", upperFirst(strings.ReplaceAll(g.title, "`", "")), g.fileName())
 }
 
 func upperFirst(s string) string { return strings.ToUpper(s[:1]) + s[1:] }

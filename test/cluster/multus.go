@@ -116,7 +116,7 @@ func (m *Multus) startDaemon(ctx context.Context) error {
 		return err
 	})
 	if err != nil {
-		err = fmt.Errorf("%w\n%s", err, m.daemon.Log())
+		err = fmt.Errorf("%w\n%s", err, m.DaemonLog())
 	}
 	return err
 }
@@ -145,8 +145,8 @@ func (m *Multus) writeServiceAccount(ctx context.Context) error {
 		os.WriteFile(dir+"/token", []byte(strings.TrimSpace(token)), 0o600))
 }
 
-// Log returns the log of the daemon, or "".
-func (m *Multus) Log() string {
+// DaemonLog returns the log of the daemon, or "".
+func (m *Multus) DaemonLog() string {
 	if m.daemon == nil {
 		return ""
 	}

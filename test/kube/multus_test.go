@@ -43,7 +43,7 @@ func (k *K) installMultus(mode cluster.MultusMode) {
 	m, err := k.InstallMultus(k.ctx, mode)
 	k.t.Cleanup(func() {
 		if k.t.Failed() {
-			k.t.Logf("Multus' daemon logged:\n%s", node.Tail(m.Log(), 60))
+			k.t.Logf("Multus' daemon logged:\n%s", node.Tail(m.DaemonLog(), 60))
 		}
 		if err := m.Unconfigure(k.ctx); err != nil {
 			k.t.Error(err)

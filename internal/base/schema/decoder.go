@@ -61,7 +61,7 @@ func (d *Decoder) ReadObject(field string, node *jsontree.Node, members ...Membe
 	d.readMembers(field, node, func(at string, value *jsontree.Node) {
 		i := slices.IndexFunc(members, func(m Member) bool { return m.key == value.Key })
 		if i < 0 {
-			d.AddKeyFault(field, value, "", diag.UnknownKey(value.Key, Keys(members)...))
+			d.AddKeyFault(field, value, "", diag.UnknownKey(value.Key, keysOf(members)...))
 			return
 		}
 		d.Fields[at] = value
@@ -75,8 +75,8 @@ func (d *Decoder) Section(members ...Member) Reader {
 	return func(field string, node *jsontree.Node) { d.ReadObject(field, node, members...) }
 }
 
-// Keys returns the keys of members.
-func Keys(members []Member) []string {
+// keysOf returns the keys of members.
+func keysOf(members []Member) []string {
 	keys := make([]string, len(members))
 	for i, m := range members {
 		keys[i] = m.key

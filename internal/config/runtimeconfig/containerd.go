@@ -153,8 +153,8 @@ func globHost(host Files, pattern string, dirs *int) ([]string, error) {
 				out = append(out, path.Join(dir, name))
 			}
 		}
-		if len(out) > MaxNames {
-			return nil, fmt.Errorf("%q: more than %d files: %w", pattern, MaxNames, errdefs.ErrResourceExhausted)
+		if len(out) > maxNames {
+			return nil, fmt.Errorf("%q: more than %d files: %w", pattern, maxNames, errdefs.ErrResourceExhausted)
 		}
 	}
 	return out, nil

@@ -14,8 +14,8 @@ import (
 // MaxFile bounds a file of a runtime's configuration, in bytes.
 const MaxFile = 4 << 20
 
-// MaxNames bounds the number of directory entries that are read.
-const MaxNames = 10000
+// maxNames bounds the number of directory entries that are read.
+const maxNames = 10000
 
 // Files reads configuration files, which can be on an unresponsive file system. Reading is called
 // with the next path, so that a caller that times out can report the path. It can be nil.
@@ -44,7 +44,7 @@ func (f Files) ReadFile(file string) ([]byte, error) {
 
 // ReadDir is [hostfs.Root.ReadDir] with the limit of a directory.
 func (f Files) ReadDir(dir string) ([]string, error) {
-	names, err := f.At(dir).ReadDir(dir, MaxNames)
+	names, err := f.At(dir).ReadDir(dir, maxNames)
 	if f.dropIn == nil || path.Dir(f.dropIn.File) != dir || err != nil && !errdefs.IsNotFound(err) {
 		return names, err
 	}

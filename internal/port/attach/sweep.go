@@ -71,35 +71,11 @@ func (s *Sweeper) Recorded(matches func(record.Key, *record.Record) bool) ([]rec
 // listRecorded lists the recorded attachments of all adapters that match.
 func (s *Sweeper) listRecorded(matches func(record.Key, *record.Record) bool) (matching []record.Key, err error) {
 	for _, dir := range StateDirs(s.Config) {
-		keys, err := s.listIn(dir, matches)
+		keys, err := record.Select(s.Root, dir, matches)
 		if err != nil {
 			return nil, err
 		}
 		matching = append(matching, keys...)
-	}
-	return matching, nil
-}
-
-// listIn lists the recorded attachments in one directory that match.
-func (s *Sweeper) listIn(dir string, matches func(record.Key, *record.Record) bool) ([]record.Key, error) {
-	st, err := record.Find(s.Root, dir)
-	if st == nil || err != nil {
-		return nil, err
-	}
-	defer st.Close()
-	keys, err := st.Keys()
-	if err != nil {
-		return nil, err
-	}
-	var matching []record.Key
-	for _, key := range keys {
-		r, err := st.Read(key)
-		if err == nil && r == nil {
-			continue // removed meanwhile
-		}
-		if matches(key, r) {
-			matching = append(matching, key)
-		}
 	}
 	return matching, nil
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/jackfield/jackfield/internal/config/policy"
 )
 
-// PluginType is the type of this plugin in the configuration of a network.
-const PluginType = "jackfield-cni"
+// pluginType is the type of this plugin in the configuration of a network.
+const pluginType = "jackfield-cni"
 
 // Network is the part of a network's configuration that concerns this plugin.
 type Network struct {
@@ -34,7 +34,7 @@ func Read(text, defaultName string) (n Network, err error) {
 	}
 	for _, node := range nodes {
 		kind := node.Member("type")
-		if kind == nil || kind.Text != PluginType {
+		if kind == nil || kind.Text != pluginType {
 			continue
 		}
 		n.Plugins++

@@ -175,10 +175,9 @@ func checkPort(r *Record) error {
 	return nil
 }
 
-// Living returns the containers with an attachment that its runtime has not ended. They include
-// Podman's containers, which the node's container runtime does not report. A container counts as
-// living if its record is inconclusive.
-func Living(host hostfs.Root, dir string) ([]string, error) {
+// Select returns the keys of the records in a directory that match, in the order of [Store.Keys].
+// matches gets nil for an unreadable record. A missing directory has no records.
+func Select(host hostfs.Root, dir string, matches func(Key, *Record) bool) ([]Key, error) {
 	st, err := Find(host, dir)
 	if st == nil || err != nil {
 		return nil, err
@@ -188,17 +187,29 @@ func Living(host hostfs.Root, dir string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	var ids []string
+	var matching []Key
 	for _, key := range keys {
 		r, err := st.Read(key)
 		if err == nil && r == nil {
 			continue // removed meanwhile
 		}
-		if err != nil || r.isLiving(host) {
-			ids = append(ids, key.ContainerID)
+		if matches(key, r) {
+			matching = append(matching, key)
 		}
 	}
-	return ids, nil
+	return matching, nil
+}
+
+// Living returns the containers with an attachment that its runtime has not ended. They include
+// Podman's containers, which the node's container runtime does not report. A container counts as
+// living if its record is inconclusive.
+func Living(host hostfs.Root, dir string) ([]string, error) {
+	living, err := Select(host, dir, func(_ Key, r *Record) bool { return r == nil || r.isLiving(host) })
+	var ids []string
+	for _, key := range living {
+		ids = append(ids, key.ContainerID)
+	}
+	return ids, err
 }
 
 // IsRunningUnlisted reports whether the attachment belongs to a running container that the node's

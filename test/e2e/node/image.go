@@ -105,7 +105,7 @@ type Layout struct {
 func NewLayout(w io.Writer) *Layout {
 	l := &Layout{tar: tar.NewWriter(w)}
 	l.index = ispec.Index{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ispec.MediaTypeImageIndex}
-	l.add(File{Name: "oci-layout", Mode: 0o644, Data: []byte(`{"imageLayoutVersion":"1.0.0"}`)})
+	l.addFile(File{Name: "oci-layout", Mode: 0o644, Data: []byte(`{"imageLayoutVersion":"1.0.0"}`)})
 	return l
 }
 
@@ -114,7 +114,7 @@ func (l *Layout) Image(ref string, cfg ispec.ImageConfig, files []File) {
 	var layer bytes.Buffer
 	w := &Layout{tar: tar.NewWriter(&layer)}
 	for _, f := range files {
-		w.add(f)
+		w.addFile(f)
 	}
 	if w.err == nil {
 		w.err = w.tar.Close()
@@ -123,13 +123,13 @@ func (l *Layout) Image(ref string, cfg ispec.ImageConfig, files []File) {
 		l.err = w.err
 		return
 	}
-	layerDesc := l.blob(ispec.MediaTypeImageLayer, layer.Bytes())
+	layerDesc := l.addBlob(ispec.MediaTypeImageLayer, layer.Bytes())
 	platform := ispec.Platform{OS: "linux", Architecture: runtime.GOARCH}
-	config := l.json(ispec.MediaTypeImageConfig, ispec.Image{
+	config := l.addJSON(ispec.MediaTypeImageConfig, ispec.Image{
 		Platform: platform, Config: cfg,
 		RootFS: ispec.RootFS{Type: "layers", DiffIDs: []digest.Digest{layerDesc.Digest}},
 	})
-	manifest := l.json(ispec.MediaTypeImageManifest, ispec.Manifest{
+	manifest := l.addJSON(ispec.MediaTypeImageManifest, ispec.Manifest{
 		Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ispec.MediaTypeImageManifest,
 		Config: config, Layers: []ispec.Descriptor{layerDesc},
 	})
@@ -138,21 +138,21 @@ func (l *Layout) Image(ref string, cfg ispec.ImageConfig, files []File) {
 	l.index.Manifests = append(l.index.Manifests, manifest)
 }
 
-func (l *Layout) json(mediaType string, v any) ispec.Descriptor {
+func (l *Layout) addJSON(mediaType string, v any) ispec.Descriptor {
 	data, err := json.Marshal(v)
 	if err != nil && l.err == nil {
 		l.err = err
 	}
-	return l.blob(mediaType, data)
+	return l.addBlob(mediaType, data)
 }
 
-func (l *Layout) blob(mediaType string, data []byte) ispec.Descriptor {
+func (l *Layout) addBlob(mediaType string, data []byte) ispec.Descriptor {
 	d := digest.NewDigestFromBytes(digest.SHA256, sum(data))
-	l.add(File{Name: "blobs/sha256/" + d.Encoded(), Mode: 0o644, Data: data})
+	l.addFile(File{Name: "blobs/sha256/" + d.Encoded(), Mode: 0o644, Data: data})
 	return ispec.Descriptor{MediaType: mediaType, Digest: d, Size: int64(len(data))}
 }
 
-func (l *Layout) add(f File) {
+func (l *Layout) addFile(f File) {
 	if l.err != nil {
 		return
 	}
@@ -174,7 +174,7 @@ func (l *Layout) Close() error {
 	if err != nil && l.err == nil {
 		l.err = err
 	}
-	l.add(File{Name: "index.json", Mode: 0o644, Data: data})
+	l.addFile(File{Name: "index.json", Mode: 0o644, Data: data})
 	if l.err == nil {
 		l.err = l.tar.Close()
 	}
