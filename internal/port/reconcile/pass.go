@@ -15,6 +15,7 @@ import (
 
 	"github.com/jackfield/jackfield/internal/base/deadline"
 	"github.com/jackfield/jackfield/internal/base/diag"
+	"github.com/jackfield/jackfield/internal/base/retry"
 	"github.com/jackfield/jackfield/internal/port/record"
 	"github.com/jackfield/jackfield/internal/port/vswitch"
 )
@@ -32,7 +33,7 @@ type knownPort struct{ requested, found vswitch.Port }
 type failure struct{ port, text string }
 
 // switchState is the reconciliation of one switch. Only the goroutine of run uses known, orphans,
-// responded and failures.
+// responded, failures and retry.
 type switchState struct {
 	name    string
 	driver  vswitch.Watcher
@@ -45,6 +46,7 @@ type switchState struct {
 	responded time.Time
 	// failures are the failures of the last pass. Only new ones are reported.
 	failures map[failure]bool
+	retry    retry.Backoff
 
 	mu     sync.Mutex
 	status vswitch.Status
@@ -66,6 +68,7 @@ func (s *switchState) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-s.wake:
+			s.retry.Reset()
 		case <-repeat:
 		}
 		deadline.Sleep(ctx, settleTime)
@@ -162,7 +165,6 @@ func (s *switchState) fail(p *passResult, port vswitch.Port, err error) {
 	p.failures[now] = true
 	p.errors++
 	p.firstError = cmp.Or(p.firstError, now.text)
-	p.repeatAfter(retryTime)
 }
 
 // finish reports the changes and updates the status.
@@ -176,6 +178,9 @@ func (s *switchState) finish(p *passResult) time.Duration {
 		s.options.Report(Event{Switch: s.name, Action: action, Changes: changes})
 	}
 	s.failures = p.failures
+	if p.errors > 0 {
+		p.repeatAfter(s.retry.NextWait())
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	old := s.status

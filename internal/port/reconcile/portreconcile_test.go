@@ -374,9 +374,9 @@ func TestFailureIsReportedOnceAndRetried(t *testing.T) {
 		f.sandboxes[name] = true
 	}
 	f.ovs.refuse = errors.New("no bridge")
-	for range 3 {
-		if again := f.state.pass(t.Context()); again != retryTime {
-			t.Errorf("the next pass is in %v", again)
+	for _, wait := range []time.Duration{firstRetry, 2 * firstRetry, 4 * firstRetry} {
+		if again := f.state.pass(t.Context()); again != wait {
+			t.Errorf("the next pass is in %v, want %v", again, wait)
 		}
 	}
 	if len(f.events) != 1 || f.events[0].Action != Failed || len(f.events[0].Changes) != count ||

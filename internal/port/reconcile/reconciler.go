@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jackfield/jackfield/internal/base/retry"
 	"github.com/jackfield/jackfield/internal/host/hostfs"
 	"github.com/jackfield/jackfield/internal/port/vswitch"
 )
@@ -21,8 +22,10 @@ const (
 	// respondInterval is the shortest time between two checks of a vswitch.Responder. A check
 	// causes work for the switch, and pods that start and stop cause many passes.
 	respondInterval = 10 * time.Second
-	// retryTime is the time after which a pass with failures is repeated.
-	retryTime = 5 * time.Second
+	// firstRetry is the time after which the pass of a trigger is repeated if it had failures. It is
+	// short, because a switch that starts answers some time before its bridges exist. The time
+	// doubles with each repetition, up to lastRetry.
+	firstRetry, lastRetry = 100 * time.Millisecond, 5 * time.Second
 	// orphanTime is the time for which a port must lack record and sandbox before it is removed. It
 	// exceeds the duration of any ADD or DEL whose record is in a directory that Options does not
 	// contain.
@@ -90,7 +93,8 @@ func New(o Options) *Reconciler {
 	r := &Reconciler{options: o, switches: map[string]*switchState{}}
 	for name, driver := range o.Switches {
 		r.switches[name] = &switchState{name: name, driver: driver, options: &r.options, wake: make(chan struct{}, 1),
-			known: map[attachment]knownPort{}, orphans: map[attachment]time.Time{}}
+			known: map[attachment]knownPort{}, orphans: map[attachment]time.Time{},
+			retry: retry.Backoff{First: firstRetry, Last: lastRetry}}
 	}
 	return r
 }

@@ -19,8 +19,9 @@ import (
 const (
 	// connectPause is the pause between two checks whether grout is back. A check is one
 	// connect(2).
-	connectPause = 250 * time.Millisecond
-	// streamPause is the pause before grcli is restarted after its event stream ended.
+	connectPause = 50 * time.Millisecond
+	// streamPause is the pause before grcli is restarted if its event stream ended within that time.
+	// Such a grcli cannot read the events of this grout.
 	streamPause = time.Second
 	// settleTime bounds the time that grcli takes to subscribe to events on a busy machine. grcli
 	// does not report that it has subscribed, so Watch reports a change after this time.
@@ -32,8 +33,11 @@ const (
 // the next one report that.
 func (d *Driver) Watch(ctx context.Context, changed func()) error {
 	return vswitch.WatchConnections(ctx, connectPause, func() {
-		if d.accepts(ctx) {
-			d.readEvents(ctx, changed)
+		if !d.accepts(ctx) {
+			return
+		}
+		started := time.Now()
+		if d.readEvents(ctx, changed); time.Since(started) < streamPause {
 			deadline.Sleep(ctx, streamPause)
 		}
 	})
