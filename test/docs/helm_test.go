@@ -5,6 +5,7 @@ package docs
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -23,9 +24,13 @@ func TestHelmValuesAreDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	documented := map[string]string{}
-	for _, row := range tableRows(t, "docs/reference/helm-values.md", "value", "default", "meaning") {
-		for name := range strings.SplitSeq(row[0], ", ") {
-			documented[strings.Trim(name, "`")] = strings.Trim(row[1], "`")
+	page, err := os.ReadFile(filepath.Join(top, "docs/reference/helm-values.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, item := range regexp.MustCompile("(?m)^- (`[^(]*`) \\((.*?)\\): ").FindAllStringSubmatch(string(page), -1) {
+		for name := range strings.SplitSeq(item[1], ", ") {
+			documented[strings.Trim(name, "`")] = strings.Trim(item[2], "`")
 		}
 	}
 	seen := map[string]bool{}

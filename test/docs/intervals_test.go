@@ -19,7 +19,6 @@ func TestIntervalsAreThoseOfTheCode(t *testing.T) {
 		{"- hooks.d directories: at each container, and every 2 s for the log\n", "nri/hook_dirs.go", "hooksCheckInterval = 2 * time.Second"},
 		{"and at least every 45 s\n", "internal/port/reconcile/reconciler.go", "passInterval = 45 * time.Second"},
 		{"- containers that the plugin missed: every minute,", "nri/missed_containers.go", "missedCheckInterval = time.Minute"},
-		{"when the runtime removes a sandbox, and every minute\n", "nri/removed_sandboxes.go", "sweepInterval = time.Minute"},
 		{"- whether a directory responds: every 5 s\n", "internal/host/dircheck/checker.go", "checkInterval = 5 * time.Second"},
 	} {
 		if !strings.Contains(string(page), c.item) {

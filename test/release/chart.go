@@ -135,7 +135,7 @@ func chartValues(text []byte) ([]byte, error) {
 	return bytes.Replace(text, []byte(local), []byte("  repository: "+registry+"/jackfield\n"), 1), nil
 }
 
-// chartReadme is the chart's page: how to install it, and the table of its values.
+// chartReadme is the chart's page: how to install it, and the list of its values.
 func (r *release) chartReadme() ([]byte, error) {
 	text, err := os.ReadFile(filepath.Join(r.Source, valuesDoc))
 	if err != nil {

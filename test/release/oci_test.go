@@ -217,7 +217,7 @@ func TestChartCanBePublished(t *testing.T) {
 func checkReadme(t *testing.T, files map[string]string) {
 	t.Helper()
 	readme := files["jackfield/README.md"]
-	for _, want := range []string{"helm install jackfield oci://ghcr.io/jackfield/charts/jackfield --version " + version, "\n| value | default | meaning |\n", "| `image.repository` | `ghcr.io/jackfield/jackfield` | name of the image |\n"} {
+	for _, want := range []string{"helm install jackfield oci://ghcr.io/jackfield/charts/jackfield --version " + version, "\nEach value with its default:\n", "- `image.repository` (`ghcr.io/jackfield/jackfield`): name of the image\n"} {
 		if !strings.Contains(readme, want) {
 			t.Errorf("the README does not have %q", want)
 		}

@@ -155,8 +155,7 @@ func pluginMetrics(c *Counters, s *Sample) []metric {
 			one(c.Containers.Load())},
 		{Family{"jackfield_containers_untouched_total", counter, "Containers without a request."}, nil,
 			one(c.Untouched.Load())},
-		{Family{"jackfield_containers_timed_out_total", counter, "Containers refused because their work was not done " +
-			"before the runtime's deadline."}, nil, one(c.TimedOut.Load())},
+		{Family{"jackfield_containers_timed_out_total", counter, "Containers refused at the runtime's deadline."}, nil, one(c.TimedOut.Load())},
 		{Family{"jackfield_requests_total", counter, "Requests by source and outcome."}, []string{"source", "outcome"},
 			c.requestValues()},
 		{Family{"jackfield_refusals_total", counter, "Refusals by policy rule."},
@@ -168,8 +167,7 @@ func pluginMetrics(c *Counters, s *Sample) []metric {
 		{handlerTimeouts, nil, nil},
 		{Family{"jackfield_workers_busy", gauge, "Goroutines that work on calls of the runtime, including blocked ones."},
 			nil, one(s.Workers)},
-		{Family{"jackfield_workers_max", gauge, "Limit of the goroutines that work on calls of the runtime; at the limit " +
-			"calls are refused."}, nil, one(s.WorkersMax)},
+		{Family{"jackfield_workers_max", gauge, "Limit of busy workers, at which calls are refused."}, nil, one(s.WorkersMax)},
 		{Family{"jackfield_directory_up", gauge, "1 while the file system of a configured directory responds, otherwise 0."},
 			[]string{"directory", "use"}, directories},
 		{Family{"jackfield_panics_total", counter, "Panics that were recovered; each is in the log with its stack."}, nil,
@@ -229,8 +227,7 @@ func stagingMetrics(c *Counters, s *Sample) []metric {
 			"than the container was given."}, nil, one(len(s.Node.ReusedNumbers))},
 		{Family{"jackfield_status_failures_total", counter, "Container records that could not be written or read: " +
 			"jackfield status loses the container at a restart."}, nil, one(c.StatusFailed.Load())},
-		{Family{"jackfield_socket_rebinds_total", counter, "Sockets rebound in running containers after the host " +
-			"re-created them."}, nil, one(c.Rebinds.Load())},
+		{Family{"jackfield_socket_rebinds_total", counter, "Sockets rebound in running containers."}, nil, one(c.Rebinds.Load())},
 		{Family{"jackfield_cleanup_failures_total", counter, "Removals of a container's or pod's state that left something " +
 			"behind."}, nil, one(c.CleanupFailed.Load())},
 	}
