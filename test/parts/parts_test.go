@@ -117,6 +117,18 @@ func TestEnsureDownloadsOnce(t *testing.T) {
 	if err != nil || len(left) != 0 {
 		t.Errorf("left %v, %v", left, err)
 	}
+
+	for range 2 { // a package that is not in the cache is no error
+		if err := s.Remove(t.Context(), u.Package); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := os.Stat(u.Dir); !os.IsNotExist(err) {
+		t.Errorf("the removed package is still there: %v", err)
+	}
+	if _, err := s.Cached(u.Package); !errdefs.IsNotFound(err) {
+		t.Errorf("the removed package is in the cache: %v", err)
+	}
 }
 
 func TestEnsureRefusesUntrustedPackages(t *testing.T) {

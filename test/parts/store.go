@@ -136,6 +136,26 @@ func (s *Store) Get(ctx context.Context, p Package) (Unpacked, error) {
 	return got[0], nil
 }
 
+// Remove removes packages from the cache. No other process may use them.
+func (s *Store) Remove(ctx context.Context, pkgs ...Package) error {
+	unlock, err := lock(ctx, filepath.Join(s.Dir, ".lock"), s.logf)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	for _, p := range pkgs {
+		u, err := s.Cached(p)
+		if errdefs.IsNotFound(err) {
+			continue
+		}
+		// Without its record, a package is not in the cache.
+		if err = errors.Join(err, os.Remove(s.recordPath(p)), os.RemoveAll(u.Dir)); err != nil {
+			return fmt.Errorf("remove package %q: %w", p, err)
+		}
+	}
+	return nil
+}
+
 func (s *Store) split(pkgs []Package) (have []Unpacked, missing []Package, err error) {
 	for _, p := range pkgs {
 		u, err := s.Cached(p)

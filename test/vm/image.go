@@ -42,7 +42,7 @@ type image struct {
 type builder struct {
 	cache    string
 	logf     func(string, ...any)
-	kernel   *kernelPackages
+	kernel   *kernel
 	userland []parts.Unpacked
 	kmod     parts.Unpacked
 }
@@ -71,37 +71,36 @@ func run(ctx context.Context, name string, args ...string) error {
 // build builds the image unless the cache has it.
 func (b *builder) build(ctx context.Context) (*image, error) {
 	k := b.kernel
-	sources := []parts.Unpacked{k.Image, k.Headers, k.Common, k.Kbuild, k.Source}
-	modules := filepath.Join(b.cache, "modules-"+keyOf(sources, modulesScript))
+	modules := filepath.Join(b.cache, "modules-"+keyOf([]parts.Unpacked{k.meta}, modulesScript))
 	err := parts.Once(ctx, modules, b.logf, func(tmp string) error {
 		b.logf("building modules for Linux %s, once", k.Version)
-		return b.buildModules(ctx, tmp)
+		return k.with(ctx, k.sources(), func(got []parts.Unpacked) error { return b.buildModules(ctx, tmp, got) })
 	})
 	if err != nil {
 		return nil, fmt.Errorf("build modules: %w", err)
 	}
-	key := keyOf(append(b.userland, k.Image), filepath.Base(modules), startScript, initramfsScript, imageSource)
+	key := keyOf(append(b.userland, k.meta), filepath.Base(modules), startScript, initramfsScript, imageSource)
 	dir := filepath.Join(b.cache, "image-"+key)
 	err = parts.Once(ctx, dir, b.logf, func(tmp string) error {
 		b.logf("making the machine's root file system, once")
-		return b.buildImage(ctx, tmp, modules)
+		return k.with(ctx, k.image(), func(got []parts.Unpacked) error { return b.buildImage(ctx, tmp, got[0], modules) })
 	})
 	if err != nil {
 		return nil, fmt.Errorf("make image: %w", err)
 	}
-	return &image{Version: k.Version, Kernel: k.Image.Path("boot/vmlinuz-" + k.Version),
-		Initrd: filepath.Join(dir, "initrd"), Root: filepath.Join(dir, "root.img")}, nil
+	return &image{Version: k.Version, Kernel: filepath.Join(dir, "vmlinuz"), Initrd: filepath.Join(dir, "initrd"),
+		Root: filepath.Join(dir, "root.img")}, nil
 }
 
-func (b *builder) buildModules(ctx context.Context, dir string) error {
-	k := b.kernel
-	source, err := filepath.Glob(k.Source.Path("usr/src/*.tar.xz"))
-	if err != nil || len(source) != 1 {
-		return fmt.Errorf("package %s has %d source archives: %w", k.Source, len(source), err)
+// buildModules builds the modules in dir. got are the packages of kernel.sources.
+func (b *builder) buildModules(ctx context.Context, dir string, got []parts.Unpacked) error {
+	headers, common, kbuild, source := got[0], got[1], got[2], got[3]
+	archive, err := filepath.Glob(source.Path("usr/src/*.tar.xz"))
+	if err != nil || len(archive) != 1 {
+		return fmt.Errorf("package %s has %d source archives: %w", source, len(archive), err)
 	}
-	release := strings.TrimSuffix(k.Version, "-amd64")
-	return run(ctx, "sh", "-c", modulesScript, "modules.sh", dir, source[0], k.Headers.Path("usr/src/linux-headers-"+k.Version),
-		k.Common.Path("usr/src/linux-headers-"+release+"-common"), k.Kbuild.Path("usr/lib/linux-kbuild-"+release))
+	return run(ctx, "sh", "-c", modulesScript, "modules.sh", dir, archive[0], headers.Path("usr/src/"+headers.Name),
+		common.Path("usr/src/"+common.Name), kbuild.Path("usr/lib/"+kbuild.Name))
 }
 
 // machineModules are the modules that the machine can load; those that they depend on come with them.
@@ -112,15 +111,15 @@ const machineModules = `virtio_blk ext4 crc32c_generic 9p 9pnet_virtio igb igbvf
 // rootModules are those that the root file system is mounted with.
 const rootModules = "virtio_blk crc32c_generic ext4"
 
-// buildImage makes the initial file system and the root file system in dir.
-func (b *builder) buildImage(ctx context.Context, dir, built string) error {
+// buildImage copies the kernel, and makes the initial file system and the root file system, in dir.
+func (b *builder) buildImage(ctx context.Context, dir string, kernel parts.Unpacked, built string) error {
 	root := filepath.Join(dir, "root")
 	defer os.RemoveAll(root)
 	if err := b.layOutPrograms(ctx, root); err != nil {
 		return err
 	}
 	modules := filepath.Join("usr/lib/modules", b.kernel.Version)
-	order, err := b.layOutModules(ctx, root, modules, built)
+	order, err := b.layOutModules(ctx, root, modules, kernel, built)
 	if err != nil {
 		return err
 	}
@@ -128,6 +127,9 @@ func (b *builder) buildImage(ctx context.Context, dir, built string) error {
 		return err
 	}
 	if err := run(ctx, "ldconfig", "-X", "-r", root); err != nil {
+		return err
+	}
+	if err := run(ctx, "cp", kernel.Path("boot/vmlinuz-"+b.kernel.Version), filepath.Join(dir, "vmlinuz")); err != nil {
 		return err
 	}
 	return run(ctx, "mke2fs", "-q", "-t", "ext4", "-O", "^has_journal", "-m", "0", "-d", root, filepath.Join(dir, "root.img"), "3G")
@@ -204,7 +206,7 @@ func linkApplets(ctx context.Context, root string) error {
 
 // layOutModules copies the kernel's modules that the machine needs and the built ones. It returns the files that the
 // root file system needs, in the order of insmod.
-func (b *builder) layOutModules(ctx context.Context, root, modules, built string) (order []string, err error) {
+func (b *builder) layOutModules(ctx context.Context, root, modules string, kernel parts.Unpacked, built string) (order []string, err error) {
 	all := root + ".modules"
 	defer os.RemoveAll(all)
 	depmod := func(base string) error {
@@ -219,7 +221,7 @@ func (b *builder) layOutModules(ctx context.Context, root, modules, built string
 	if err := os.MkdirAll(tree, 0o755); err != nil {
 		return nil, err
 	}
-	if err := run(ctx, "cp", "-a", b.kernel.Image.Path("lib/modules/"+b.kernel.Version)+"/.", tree); err != nil {
+	if err := run(ctx, "cp", "-a", kernel.Path("lib/modules/"+b.kernel.Version)+"/.", tree); err != nil {
 		return nil, err
 	}
 	if err := run(ctx, "cp", "-a", built, filepath.Join(tree, "updates")); err != nil {

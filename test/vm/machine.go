@@ -55,7 +55,7 @@ func prepare(ctx context.Context, logf func(string, ...any)) (*machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	kernel, err := fetchKernel(ctx, store)
+	kernel, err := findKernel(ctx, store)
 	if err != nil {
 		return nil, err
 	}

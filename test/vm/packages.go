@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 
 	"github.com/containerd/errdefs"
@@ -49,15 +48,16 @@ func userlandPackages() []parts.Package {
 		libip4tc2 liblz4-1 liblzma5 libmount1 libpam0g libpcre2-8-0 libselinux1 libzstd1`)...)
 }
 
-// kernelPackages are the kernel, and the headers and source for the modules that it lacks.
-type kernelPackages struct {
-	Version                                string // as uname -r prints it
-	Image, Headers, Common, Kbuild, Source parts.Unpacked
+// kernel is the kernel of the machine. Its packages are fetched to build the modules and the image, and removed then.
+type kernel struct {
+	store   *parts.Store
+	meta    parts.Unpacked // depends on the packages of the current version
+	Version string         // as uname -r prints it
 }
 
-// fetchKernel fetches the current kernel of the suite, or the kernel in the cache.
-func fetchKernel(ctx context.Context, store *parts.Store) (*kernelPackages, error) {
-	// The package depends on that of the current version, and contains only a link that names it.
+// findKernel finds the current kernel of the suite, or the kernel in the cache.
+func findKernel(ctx context.Context, store *parts.Store) (*kernel, error) {
+	// The package contains only a link that names the package of the current version.
 	const meta = "linux-image-amd64"
 	current, err := store.Get(ctx, parts.Package{Suite: backports, Name: meta})
 	if err != nil {
@@ -67,22 +67,43 @@ func fetchKernel(ctx context.Context, store *parts.Store) (*kernelPackages, erro
 	if err != nil {
 		return nil, fmt.Errorf("find the version of the kernel: %w", err)
 	}
-	image = filepath.Base(image)
-	found := regexp.MustCompile(`^linux-image-((\d+\.\d+)\..*)-amd64$`).FindStringSubmatch(image)
-	if found == nil {
+	version, ok := strings.CutPrefix(filepath.Base(image), "linux-image-")
+	if !ok || !strings.HasSuffix(version, flavour) {
 		return nil, fmt.Errorf("package %s refers to %q, which is no kernel: %w", meta, image, errdefs.ErrNotFound)
 	}
-	version, series := found[1], found[2]
-	got, err := store.Ensure(ctx, packages(backports, strings.Join([]string{image, "linux-headers-" + version + "-amd64",
-		"linux-headers-" + version + "-common", "linux-kbuild-" + version, "linux-source-" + series}, " "))...)
-	if err != nil {
-		return nil, err
-	}
+	return &kernel{store: store, meta: current, Version: version}, nil
+}
+
+const flavour = "-amd64"
+
+// image is the package of the kernel and its modules.
+func (k *kernel) image() []parts.Package { return packages(backports, "linux-image-"+k.Version) }
+
+// sources are the headers, the tools and the source that modules are built with.
+func (k *kernel) sources() []parts.Package {
+	release := strings.TrimSuffix(k.Version, flavour)
+	major, rest, _ := strings.Cut(release, ".")
+	minor, _, _ := strings.Cut(rest, ".")
+	return packages(backports, strings.Join([]string{"linux-headers-" + k.Version, "linux-headers-" + release + "-common",
+		"linux-kbuild-" + release, "linux-source-" + major + "." + minor}, " "))
+}
+
+// with fetches packages of the kernel's version, calls f with them, and removes them, which saves 350 MB.
+func (k *kernel) with(ctx context.Context, pkgs []parts.Package, f func([]parts.Unpacked) error) error {
+	got, err := k.store.Ensure(ctx, pkgs...)
 	for _, p := range got {
-		if p.FullVersion != got[0].FullVersion {
-			return nil, fmt.Errorf("package %s has version %s and the kernel %s; remove both from the cache: %w",
-				p.Name, p.FullVersion, got[0].FullVersion, errdefs.ErrFailedPrecondition)
+		if err == nil && p.FullVersion != k.meta.FullVersion {
+			err = fmt.Errorf("package %s has version %s and the kernel %s: %w", p.Name, p.FullVersion, k.meta.FullVersion, errdefs.ErrNotFound)
 		}
 	}
-	return &kernelPackages{Version: version + "-amd64", Image: got[0], Headers: got[1], Common: got[2], Kbuild: got[3], Source: got[4]}, nil
+	if errdefs.IsNotFound(err) {
+		return fmt.Errorf("the suite has another kernel; remove the directory %s, so that its kernel is used: %w", filepath.Dir(k.meta.Dir), err)
+	}
+	if err == nil {
+		err = f(got)
+	}
+	if err != nil {
+		return err
+	}
+	return k.store.Remove(ctx, pkgs...)
 }
