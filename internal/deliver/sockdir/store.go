@@ -108,7 +108,7 @@ func (s *openStore) readWhole(name string) (claim, error) {
 	if s == nil {
 		return claim{}, nil
 	}
-	c, err := s.Store.Read(name)
+	c, err := s.ReadAt(int(s.file.Fd()), name)
 	if err != nil {
 		return claim{}, fmt.Errorf("read holder: %w", &os.PathError{Op: "read", Path: s.path(name), Err: err})
 	}

@@ -39,7 +39,19 @@ func (s Store[T]) Read(file string) (*T, error) {
 	if err != nil {
 		return nil, err
 	}
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	return s.readAt(unix.AT_FDCWD, path, file)
+}
+
+// ReadAt is [Store.Read] for a caller that has the directory open.
+func (s Store[T]) ReadAt(dirfd int, file string) (*T, error) {
+	if err := name.CheckFile(file); err != nil {
+		return nil, err
+	}
+	return s.readAt(dirfd, file, file)
+}
+
+func (s Store[T]) readAt(dirfd int, path, file string) (*T, error) {
+	fd, err := unix.Openat(dirfd, path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENOENT) {
 		return nil, nil
 	}

@@ -64,6 +64,14 @@ func TestDamagedAndForeignFilesAreErrors(t *testing.T) {
 			t.Errorf("%q: %v, %v", file, r, err)
 		}
 	}
+	dir, err := os.Open(s.Dir)
+	testkit.Must(t, err)
+	defer dir.Close()
+	for _, file := range []string{"fifo", "link", "../x", filepath.Join(s.Dir, "target"), ""} {
+		if r, err := s.ReadAt(int(dir.Fd()), file); r != nil || err == nil || errors.Is(err, ErrDamaged) {
+			t.Errorf("%q in the open directory: %v, %v", file, r, err)
+		}
+	}
 	if s.Write("../x", &thing{}) == nil || s.Remove("../x") == nil {
 		t.Error("a name led out of the directory")
 	}
