@@ -136,6 +136,7 @@ func openAudit(host hostfs.Root, path string, counters *telemetry.Counters, log 
 	return a
 }
 
+// writeLine writes one line. Only the first of several failures is logged, because a full disk fails every line.
 func (a *auditFile) writeLine(line []byte) {
 	err := a.appendLine(line)
 	failedBefore := a.failing.Swap(err != nil)
@@ -152,6 +153,8 @@ func (a *auditFile) writeLine(line []byte) {
 	a.counters.AuditLines.Add(1)
 }
 
+// appendLine appends a line to the open file. After a partial write, the next line begins on a new line, so that a
+// reader loses one line and not two.
 func (a *auditFile) appendLine(line []byte) error {
 	if err := a.openIfNeeded(); err != nil {
 		return err

@@ -75,6 +75,7 @@ func Command(getenv func(string) string, stderr io.Writer) *cobra.Command {
 var errTyped = errors.New("jackfield-nri is a daemon, which systemd, Kubernetes or the container runtime starts: " +
 	"see --help, or set a flag such as --config FILE to run it in this terminal")
 
+// isTerminal reports whether r is a terminal: a user, and not a runtime, has started the program.
 func isTerminal(r io.Reader) bool {
 	f, ok := r.(*os.File)
 	if !ok {
@@ -159,6 +160,7 @@ func usageError(err error) error {
 // startDone is the time after which the plugin has read all of its files.
 const startDone = 2 * time.Second
 
+// runPlugin runs the plugin until ctx ends. SIGHUP re-opens the audit file, for logrotate.
 func runPlugin(ctx context.Context, opts Options, notifySocket string, log *logrus.Logger) error {
 	p, err := New(opts, log)
 	if err != nil {

@@ -206,6 +206,8 @@ func (r *runtimeLink) serve(ctx context.Context, plugin any, conn net.Conn) erro
 	}
 }
 
+// stubOptions returns the options of the NRI stub. conn is nil if the runtime has started the plugin and passed the
+// connection in the environment.
 func (r *runtimeLink) stubOptions(conn net.Conn) []stub.Option {
 	options := []stub.Option{
 		stub.WithPluginName(r.opts.Name),

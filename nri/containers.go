@@ -170,6 +170,7 @@ func (t *containerTable) hasContainer(id string) bool {
 	return t.containers[id] != nil
 }
 
+// hasSandbox reports whether the runtime has reported the sandbox and not its removal.
 func (t *containerTable) hasSandbox(id string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -114,6 +114,7 @@ func (d *daemon) reportRemoval(log *logrus.Entry, owner string, err error) {
 	}
 }
 
+// podLog returns the log with the fields that identify a pod; pod can be nil.
 func (d *daemon) podLog(pod *api.PodSandbox) *logrus.Entry {
 	if pod == nil {
 		return d.log

@@ -120,6 +120,7 @@ func writeText(w http.ResponseWriter, code int, body []byte) {
 	_, _ = w.Write(body)
 }
 
+// serveStatus serves the node's status with its sockets, whose list reads the host's file systems.
 func (e *endpoints) serveStatus(w http.ResponseWriter, _ *http.Request) {
 	node := e.nodeStatus()
 	node.Sockets, node.SocketsError = e.listSockets()

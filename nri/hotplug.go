@@ -186,6 +186,8 @@ func (h *hotplug) markDirty(match func(*runningContainer) bool) {
 	}
 }
 
+// updateDirty updates all containers that were marked. It runs in one goroutine, so two updates of a container never
+// overlap.
 func (h *hotplug) updateDirty() {
 	deadline.Sleep(h.closing, hotplugSettle)
 	dirty, ended := h.takeDirty()
@@ -338,6 +340,7 @@ func (h *hotplug) reportIncomplete(log *logrus.Entry, c *runningContainer, trans
 	}
 }
 
+// reportComplete logs the end of a failure, and nothing after a success that follows another.
 func (h *hotplug) reportComplete(log *logrus.Entry, c *runningContainer) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

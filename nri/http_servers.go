@@ -91,6 +91,7 @@ func (s *httpServers) start(
 	return server
 }
 
+// close ends both servers. Requests in progress are dropped.
 func (s *httpServers) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -57,6 +57,8 @@ type missedContainers struct {
 	wake       wakeup
 }
 
+// newMissedContainers returns the search for containers that lack their requests. It runs when it is woken, and
+// every missedCheckInterval.
 func newMissedContainers(d *daemon, current func() *core, runtime *runtimeLink, containers *containerTable,
 	outcomes *outcomes) *missedContainers {
 	m := &missedContainers{daemon: d, current: current, runtime: runtime, containers: containers,
@@ -108,6 +110,8 @@ type missedResult struct {
 	deliverable bool              // all of them could be delivered now
 }
 
+// check reports what a container lacks. The result is unknown, and the check is repeated, if a source is unavailable:
+// a container must not be evicted because the kubelet restarts.
 func (m *missedContainers) check(c *container) missedResult {
 	defer m.recoverPanic(new(error), c.pod)
 	current := m.current()
@@ -207,6 +211,7 @@ func (m *missedContainers) evictAll(containers []*container) {
 	}
 }
 
+// evict stops a container by the runtime's CRI socket, so that the kubelet creates it again by its restart policy.
 func (m *missedContainers) evict(id string) error {
 	runtime := m.runtime.name()
 	defaults := map[string]string{"containerd": "/run/containerd/containerd.sock", crio: "/run/crio/crio.sock"}

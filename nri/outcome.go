@@ -184,6 +184,7 @@ func (o *outcomes) newRecord(
 	return out
 }
 
+// describeEdits returns the edits of a container for the status and the audit file, each with its request and rule.
 func describeEdits(s *edit.Set) []status.Edit {
 	out := make([]status.Edit, 0, len(s.Devices)+len(s.Mounts)+len(s.Env)+len(s.Hooks)+len(s.NetDevices)+len(s.GIDs)+1)
 	add := func(o edit.Origin, kind, name, text string) {

@@ -39,6 +39,8 @@ type removedSandboxes struct {
 	faults map[string]string // by sandbox: the error of the last attempt, "" before the first
 }
 
+// newRemovedSandboxes returns the removal of attachments that removed sandboxes left behind. It runs when it is woken,
+// and every sweepInterval.
 func newRemovedSandboxes(
 	d *daemon, current func() *core, live func() (ids map[string]bool, known bool)) *removedSandboxes {
 	r := &removedSandboxes{daemon: d, current: current, live: live, wake: newWakeup(), faults: make(map[string]string)}

@@ -60,6 +60,7 @@ func newRequest(runtime string, pod *api.PodSandbox, c *api.Container) *engine.R
 	return r
 }
 
+// containerName returns the container's name in its pod, from the kubelet's label if the runtime sets no name.
 func containerName(c *api.Container) string {
 	if name := c.GetName(); name != "" {
 		return name

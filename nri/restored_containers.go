@@ -39,6 +39,8 @@ type restoredContainers struct {
 	wake       wakeup
 }
 
+// newRestoredContainers returns the replacement of Synchronize for a runtime that never calls it. It runs when it is
+// woken, and every restoreInterval.
 func newRestoredContainers(
 	d *daemon, current func() *core, state *stateDir, containers *containerTable) *restoredContainers {
 	r := &restoredContainers{daemon: d, current: current, state: state, containers: containers, wake: newWakeup()}

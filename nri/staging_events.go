@@ -24,6 +24,8 @@ func newStagingEvents(d *daemon) *stagingEvents {
 		tenant: throttle.Throttle[string]{Interval: interval}}
 }
 
+// logThrottled writes a line unless one of the same socket was written a moment ago. Sockets that a tenant can
+// re-create have a throttle of their own, so that a tenant cannot suppress lines about the host's sockets.
 func (e *stagingEvents) logThrottled(socket string, tenant bool, write func(log *logrus.Entry)) {
 	lines := &e.host
 	if tenant {
@@ -32,6 +34,7 @@ func (e *stagingEvents) logThrottled(socket string, tenant bool, write func(log 
 	lines.Report(socket, func(repeats int) { write(withRepeats(e.log, repeats)) })
 }
 
+// Rebound implements staging.Events.
 func (e *stagingEvents) Rebound(r staging.Rebound) {
 	message := "the host created the socket; bound it in the containers"
 	if r.Again > 0 {
@@ -43,6 +46,7 @@ func (e *stagingEvents) Rebound(r staging.Rebound) {
 	})
 }
 
+// Failed implements staging.Events.
 func (e *stagingEvents) Failed(socket string, tenant bool, err error) {
 	e.counters.StagingFailed.Add(1)
 	e.logThrottled(socket, tenant, func(log *logrus.Entry) {

@@ -65,6 +65,7 @@ func (s *stateDir) open(cfg *config.Config) error {
 	return nil
 }
 
+// openStore opens the staging directories of this node, and warns if running containers can lose sockets.
 func (s *stateDir) openStore(cfg *config.Config) (*staging.Store, error) {
 	store, err := staging.Open(s.host, cfg.StateDir, staging.Options{Mode: staging.Mode(cfg.Sockets.Staging),
 		Watch: true, Exclusive: true, DirectorySize: cfg.Sockets.DirectoryBytes(), Events: newStagingEvents(s.daemon)})
@@ -127,6 +128,7 @@ func (s *stateDir) postpone(remove func()) {
 	s.wake.send()
 }
 
+// runPostponed runs the postponed removals. A panic in one of them does not prevent the others.
 func (s *stateDir) runPostponed() {
 	s.mu.Lock()
 	postponed := s.postponed

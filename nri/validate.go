@@ -124,6 +124,7 @@ func (v *validation) isForeign(owner string, owned, injected bool) bool {
 	return owned && !(owner == v.own && injected) && !slices.Contains(v.core.cfg.Validate.Except, owner)
 }
 
+// injectedDevice reports whether this plugin's own response has the device node.
 func (v *validation) injectedDevice(d *api.LinuxDevice) bool {
 	return slices.ContainsFunc(v.answer.GetLinux().GetDevices(), func(m *api.LinuxDevice) bool {
 		return m.GetPath() == d.GetPath() && m.GetType() == d.GetType() &&
@@ -131,6 +132,7 @@ func (v *validation) injectedDevice(d *api.LinuxDevice) bool {
 	})
 }
 
+// injectedMount reports whether this plugin's own response has the mount.
 func (v *validation) injectedMount(m *api.Mount) bool {
 	return slices.ContainsFunc(v.answer.GetMounts(), func(o *api.Mount) bool {
 		return o.GetDestination() == m.GetDestination() && o.GetSource() == m.GetSource() &&

@@ -46,6 +46,8 @@ func LocationList(key string) string { return locationKeys[key] }
 // AllowsLocation reports whether a CNI network can use a value for a location key: the
 // configuration lists the value, or uses it itself.
 func (c *Config) AllowsLocation(key, value string) bool {
+	// Each list is extended by the value that the node itself uses, so that a network can always repeat the
+	// node's own configuration.
 	switch key {
 	case "stateDir":
 		return matchesPath(value, c.CNI.StateDirs)

@@ -35,6 +35,7 @@ const maxPath = 4095
 
 // absolute requires an absolute, clean path, not the root.
 func absolute(s string) string {
+	// The most helpful reason comes first: a path can violate several of these rules.
 	switch {
 	case !path.IsAbs(s):
 		return "must be an absolute path"

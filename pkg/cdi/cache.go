@@ -128,6 +128,7 @@ func (c *Cache) ListClasses() []string {
 	return c.listKinds(func(_, class string) string { return class })
 }
 
+// listKinds returns a part of the kinds of all valid files, sorted.
 func (c *Cache) listKinds(part func(vendor, class string) string) []string {
 	found := map[string]bool{}
 	for _, file := range c.Snapshot().files {

@@ -18,6 +18,7 @@ import (
 // fieldNames are the names in JSON of the fields of each struct in a specs.Spec.
 var fieldNames = addFieldNames(map[reflect.Type][]string{}, reflect.TypeFor[specs.Spec]())
 
+// addFieldNames adds the JSON keys of a type, and of the types of its fields.
 func addFieldNames(names map[reflect.Type][]string, t reflect.Type) map[reflect.Type][]string {
 	switch t.Kind() {
 	case reflect.Pointer, reflect.Slice:
@@ -39,6 +40,7 @@ func (c *checker) decode(n *jsontree.Node, into reflect.Value) {
 	if n.Kind == jsontree.Null {
 		return
 	}
+	// These are all kinds of fields in the types of specs-go.
 	switch into.Kind() {
 	case reflect.Pointer:
 		into.Set(reflect.New(into.Type().Elem()))
@@ -86,6 +88,7 @@ func (c *checker) decodeObject(n *jsontree.Node, into reflect.Value) {
 	c.checkObject(n, into.Addr().Interface())
 }
 
+// unknownField returns the rule that an unknown key violates, with the nearest known key.
 func unknownField(key string, names []string) string {
 	if key == "enableCMT" || key == "enableMBM" {
 		return "unknown field: CDI 1.1.0 replaced it by enableMonitoring"

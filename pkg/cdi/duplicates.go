@@ -34,6 +34,7 @@ func nodesWithHostPath(e *specs.ContainerEdits) []specs.DeviceNode {
 	return nodes
 }
 
+// sortedTexts returns the items as JSON, sorted, so that lists with another order are equal.
 func sortedTexts[T any](list []T) []string {
 	texts := make([]string, len(list))
 	for i, item := range list {

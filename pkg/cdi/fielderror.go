@@ -44,6 +44,7 @@ func (l FieldErrors) Error() string { return diag.Join(l) }
 // Unwrap supports [errors.Is] and [errors.As].
 func (l FieldErrors) Unwrap() []error { return diag.Errors(l) }
 
+// fieldErrors returns diagnostics in the public type.
 func fieldErrors(list []*diag.Diagnostic) FieldErrors {
 	errs := make(FieldErrors, len(list))
 	for i, d := range list {

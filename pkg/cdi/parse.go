@@ -70,6 +70,7 @@ func parseTree(text string) (root *jsontree.Node, notJSON, err *diag.Diagnostic)
 
 const ruleEmptyFile = "the file is empty; a CDI spec is required"
 
+// parseYAML parses a YAML file. An empty file is a fault, because a CDI file has required keys.
 func parseYAML(text string) (*jsontree.Node, *diag.Diagnostic) {
 	root, fault := schema.ParseYAML(text)
 	if root == nil && fault == nil {
@@ -121,6 +122,7 @@ func plainKey(key string) string {
 // reject reports that the value n breaks a rule; key names the field where the path does not.
 func (f *findings) reject(n *jsontree.Node, key, rule string) { f.report(n, key, describe(n), rule) }
 
+// report adds a fault at the place of a node. key is its last part, and "" for the node itself.
 func (f *findings) report(n *jsontree.Node, key, found, rule string) {
 	if !f.isFull() {
 		f.faults = append(f.faults, &diag.Diagnostic{Line: n.Line, Column: n.Column, Field: f.fieldPath(key), Found: found,

@@ -33,6 +33,7 @@ type reader struct {
 	current *Snapshot
 }
 
+// newReader returns a reader that has not read anything. The error is errdefs.ErrInvalidArgument.
 func newReader(host hostfs.Root, opts Options) (*reader, error) {
 	if opts.SpecDirs == nil {
 		opts.SpecDirs = DefaultSpecDirs()
@@ -156,6 +157,7 @@ func (r *reader) reloadFiles(u *update, d *specDir) {
 	}
 }
 
+// openDir opens a directory, below which its files are opened.
 func (r *reader) openDir(d *specDir) (*openDir, error) {
 	fd, err := r.host.OpenFD(d.path, unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {

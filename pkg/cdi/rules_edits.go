@@ -19,6 +19,8 @@ import (
 
 var hookNames = []string{"prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop"}
 
+// checkEdits checks the rules that concern several fields of edits. The names of network devices must be
+// unique on the host and in the container, because an interface moves.
 func (c *checker) checkEdits(n *jsontree.Node, e *specs.ContainerEdits) {
 	netDevices, gids := n.Member("netDevices"), n.Member("additionalGids")
 	if countEntries(netDevices) > 0 {
@@ -43,6 +45,8 @@ func (c *checker) requireAbsolute(object *jsontree.Node, key, value string) {
 	}
 }
 
+// checkDeviceNode checks a device node. hostPath is the node on the host if its path differs from that in the
+// container.
 func (c *checker) checkDeviceNode(n *jsontree.Node, d *specs.DeviceNode) {
 	c.requireAbsolute(n, "path", d.Path)
 	key := "path"
@@ -87,6 +91,7 @@ func (c *checker) checkFileMode(n *jsontree.Node, d *specs.DeviceNode) {
 	}
 }
 
+// checkNetDevice checks a network interface that moves from the host into the container (CDI 1.1.0).
 func (c *checker) checkNetDevice(n *jsontree.Node, d *specs.LinuxNetDevice) {
 	c.requireText(n, "hostInterfaceName", d.HostInterfaceName)
 	c.requireText(n, "name", d.Name)
@@ -95,6 +100,7 @@ func (c *checker) checkNetDevice(n *jsontree.Node, d *specs.LinuxNetDevice) {
 	c.addRef(n.Member("name"), "name", func(hostfs.Root) *diag.Diagnostic { return cdiedits.CheckInterfaceName(d.Name) })
 }
 
+// checkHook checks an OCI hook. Its program runs on the host.
 func (c *checker) checkHook(n *jsontree.Node, h *specs.Hook) {
 	c.requireText(n, "hookName", h.HookName)
 	if h.HookName != "" && !slices.Contains(hookNames, h.HookName) {
@@ -104,6 +110,7 @@ func (c *checker) checkHook(n *jsontree.Node, h *specs.Hook) {
 	c.addRef(n.Member("path"), "path", func(host hostfs.Root) *diag.Diagnostic { return cdiedits.CheckHook(host, h.Path) })
 }
 
+// checkMount checks a mount. A mount without a type is a bind mount, as for upstream.
 func (c *checker) checkMount(n *jsontree.Node, m *specs.Mount) {
 	if m.Type != "" {
 		c.requireVersionInLastDevice("0.4.0", n.Member("type"), "type")
@@ -123,6 +130,7 @@ func (c *checker) checkMount(n *jsontree.Node, m *specs.Mount) {
 	c.requireAbsolute(n, "containerPath", m.ContainerPath)
 }
 
+// checkIntelRdt checks a class of Intel RDT. closID becomes the name of a directory in the resctrl file system.
 func (c *checker) checkIntelRdt(n *jsontree.Node, r *specs.IntelRdt) {
 	switch {
 	case r.ClosID == "/": // the root class

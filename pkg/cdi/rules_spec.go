@@ -60,6 +60,7 @@ func (c *checker) requireText(object *jsontree.Node, key, value string) {
 
 // checkObject holds an object, which was decoded into value, to the rules for its type.
 func (c *checker) checkObject(n *jsontree.Node, value any) {
+	// A type without a case has no rules beyond the types of its fields.
 	switch value := value.(type) {
 	case *specs.Spec:
 		c.checkSpec(n, value)
@@ -80,6 +81,7 @@ func (c *checker) checkObject(n *jsontree.Node, value any) {
 	}
 }
 
+// decodeSpec decodes a whole file. It continues after a fault, so that one run reports all faults.
 func (c *checker) decodeSpec(n *jsontree.Node) *specs.Spec {
 	spec := &specs.Spec{}
 	if n.Kind == jsontree.Null {
@@ -95,6 +97,7 @@ func (c *checker) decodeSpec(n *jsontree.Node) *specs.Spec {
 	return spec
 }
 
+// checkSpec checks the rules for the file as a whole. A version can begin with "v".
 func (c *checker) checkSpec(n *jsontree.Node, spec *specs.Spec) {
 	c.requireText(n, "cdiVersion", spec.Version)
 	if spec.Version != "" && c.version < 0 {
@@ -187,6 +190,7 @@ func (c *checker) decodeAnnotations(n *jsontree.Node) map[string]string {
 	return out
 }
 
+// checkDevice checks a device. A device without an edit is a fault, as it is upstream.
 func (c *checker) checkDevice(n *jsontree.Node, d *specs.Device) {
 	c.names = append(c.names, d.Name)
 	c.requireText(n, "name", d.Name)

@@ -60,6 +60,7 @@ func (f *specFile) deviceNames() []string {
 	return names
 }
 
+// describe returns the file in the public type. Err is the fault of the file, or else its conflicts.
 func (f *specFile) describe(conflicts []*ConflictError) File {
 	out := File{Path: f.hostPath(), Priority: f.dir.priority, Kind: f.kind, Devices: slices.Clone(f.deviceNames()),
 		Conflicts: conflicts, Size: f.size}

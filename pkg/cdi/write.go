@@ -15,6 +15,7 @@ import (
 	specs "tags.cncf.io/container-device-interface/specs-go"
 )
 
+// specFileName returns the name of a file to write, with .json if it has no extension of a spec file.
 func specFileName(name string) (string, error) {
 	if ext := path.Ext(name); ext != ".json" && ext != ".yaml" {
 		name += ".json"

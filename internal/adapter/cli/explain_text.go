@@ -135,6 +135,8 @@ func (t *explainText) writeReason(err error, it *engine.Item) {
 		}
 		err = request.Err
 	}
+	// The typed errors come first: they hold the parts of their message, so that each part gets its own line. Any
+	// other error is one text.
 	switch e := err.(type) {
 	case deviceinfo.FieldErrors, *deviceinfo.FieldError, diag.List, *diag.Diagnostic:
 		for _, d := range diag.All("", err) {

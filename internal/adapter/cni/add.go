@@ -34,6 +34,7 @@ func (c *call) addAttachment() error {
 			return err
 		}
 	}
+	// The checks come before LimitTime and Add: they change nothing, so a refused ADD needs no DEL.
 	if err := c.checkNamespace(c.prev == nil); err != nil {
 		return err
 	}
@@ -50,6 +51,8 @@ func (c *call) addAttachment() error {
 	defer cancel()
 	c.ctx = ctx // also bounds the undoing of IPAM
 	var result *types100.Result
+	// Add runs allocate between its own steps: after it has recorded the attachment, so that an interrupted ADD
+	// leaves no address that DEL cannot find.
 	allocate := func(ctx context.Context) (addresses attach.Addresses, err error) {
 		if result, err = c.newResult(ctx); err != nil {
 			return addresses, err

@@ -45,6 +45,8 @@ func (p *Plugin) parseArgs() (cniArgs, error) {
 		if !ok || key == "" {
 			return bad(pair, "KEY=VALUE pairs separated by semicolons")
 		}
+		// The keys of the conventions come first. An unknown key is collected and not yet an error, because
+		// IgnoreUnknown can follow it.
 		switch {
 		case key == "IgnoreUnknown":
 			if ignore.UnmarshalText([]byte(v)) != nil {

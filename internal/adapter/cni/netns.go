@@ -23,6 +23,7 @@ const nsfsMagic = 0x6e736673
 // Namespaces are magic links, or mounts below /proc and /run, so symlinks in the runtime's path are
 // followed.
 func (c *call) openNetns() (f *os.File, own bool, err error) {
+	// O_NONBLOCK: the path of a runtime can be a FIFO by mistake, and open(2) would wait for its writer.
 	fd, err := unix.Open(c.conf.Netns, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
 		if errors.Is(err, unix.ENOENT) {

@@ -112,6 +112,7 @@ func (p *Plugin) hasCNIEnvironment() bool {
 	return slices.ContainsFunc(p.Environ, func(kv string) bool { return strings.HasPrefix(kv, "CNI_") })
 }
 
+// getenv returns the last value of a variable, or "".
 func (p *Plugin) getenv(name string) string {
 	for _, kv := range slices.Backward(p.Environ) {
 		if v, ok := strings.CutPrefix(kv, name+"="); ok {
@@ -121,6 +122,8 @@ func (p *Plugin) getenv(name string) string {
 	return ""
 }
 
+// dispatch runs the command. The version in the configuration is read first, because errors are printed in the
+// format of that version.
 func (c *call) dispatch() error {
 	if c.command == "VERSION" {
 		return c.versionInfo()
@@ -197,6 +200,7 @@ func (c *call) checkEnvironment(op operation) error {
 	return nil
 }
 
+// readStdin reads the network configuration, of at most maxConf bytes.
 func (c *call) readStdin() ([]byte, error) {
 	data, err := hostfs.ReadAtMost(c.Stdin, maxConf)
 	if err != nil {

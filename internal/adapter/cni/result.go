@@ -71,6 +71,7 @@ func missingAddress(wanted []string, r *types100.Result) string {
 	return ""
 }
 
+// sameIP reports whether a requested address is this one. A request without a prefix length fits any.
 func sameIP(wanted string, have net.IPNet) bool {
 	if ip, ipnet, err := net.ParseCIDR(wanted); err == nil {
 		a, _ := ipnet.Mask.Size()
@@ -140,6 +141,7 @@ type ipPart struct {
 // resultFields are the addresses of a result by the names of their keys.
 type resultFields struct{ prefixes, gateways map[string]*jsontree.Node }
 
+// addRoutes adds the destinations and gateways of routes, by their fields.
 func (f *resultFields) addRoutes(name string, routes []resultPart) {
 	for i, route := range routes {
 		f.prefixes[fmt.Sprintf("%s[%d].dst", name, i)] = route.Dst

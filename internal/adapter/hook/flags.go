@@ -70,6 +70,8 @@ func (h *hook) parseFlags(args []string) (done bool, err error) {
 	stage := f.String("stage", "", "")
 	showVersion := f.Bool("version", false, "")
 	err = f.Parse(args)
+	// --help and --version print their text without a valid stage. The stage can be an argument, as in the
+	// examples of oci-hooks(5), or the value of --stage.
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 		_, err := io.WriteString(h.env.Stdout, usage)

@@ -22,6 +22,8 @@ type logger struct {
 // devLog is the socket of syslog. It receives datagrams in the format of RFC 3164.
 const devLog = "/dev/log"
 
+// openLog opens the log: "" for none, "syslog", or a file. Writes never block: a log that nobody reads must not
+// delay a container.
 func openLog(to string) (*logger, error) {
 	switch to {
 	case "":

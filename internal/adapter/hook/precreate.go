@@ -34,6 +34,8 @@ func (h *hook) precreate(ctx context.Context, text []byte) error {
 	return nil
 }
 
+// editConfig returns the configuration with the edits. The staging directory is prepared last, so that a refused
+// container leaves nothing on the host.
 func (h *hook) editConfig(ctx context.Context, text []byte, c *oci.Config) ([]byte, error) {
 	spec := c.Spec()
 	id := cmp.Or(h.containerID, podmanID(spec))

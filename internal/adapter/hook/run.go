@@ -84,6 +84,8 @@ func Run(ctx context.Context, args []string, env Env) error {
 
 func (h *hook) logLine(level, text string) { h.log.writeLine(level, h.stage, h.name, text) }
 
+// runStage runs the hook's stage. Without --stage, the input shows it: Podman's precreate hook gets a
+// configuration, and the hooks of the OCI stages get the container's state.
 func (h *hook) runStage(ctx context.Context) error {
 	text, err := hostfs.ReadAtMost(h.env.Stdin, maxInput)
 	if err != nil {
@@ -160,6 +162,7 @@ func (h *hook) resolve(ctx context.Context, req *engine.Request, seesLaterMounts
 	return plan, nil
 }
 
+// resolveOnce resolves a request with sockets as mounts (staged), or as directories.
 func (h *hook) resolveOnce(ctx context.Context, req *engine.Request, staged bool) (*engine.Plan, error) {
 	engine, err := engine.New(h.host, h.cfg, engine.Options{
 		Once: true, FindSocketDir: staging.SocketDirFinder(h.host, h.cfg.StateDir, staging.HookOwner),

@@ -67,6 +67,8 @@ func (h *hook) identify(annotations map[string]string, id string) (subject, erro
 // but containerd does not.
 func subjectOf(annotations map[string]string, id string) (subject, error) {
 	crio, ctrd := annotations[crioSandboxID], annotations[ctrdSandboxID]
+	// Podman's mark comes first, because Podman sets CRI-O's annotations as well. Annotations of two runtimes
+	// are refused, because the author of a pod can add those of the runtime that did not create it.
 	switch {
 	case annotations[managerKey] == podman && ctrd != "":
 		return subject{}, fmt.Errorf("annotations: found both %s=%s and %s, but only one runtime can have created "+
@@ -87,6 +89,8 @@ func subjectOf(annotations map[string]string, id string) (subject, error) {
 	return subject{sandbox: id, container: id}, nil
 }
 
+// crioSubject identifies a container of CRI-O. The kubelet's labels are in one annotation, or are themselves
+// annotations.
 func crioSubject(annotations map[string]string, sandbox string) (subject, error) {
 	labels := annotations
 	if text, ok := annotations[crioLabels]; ok {
@@ -174,6 +178,7 @@ func userNamespaceOf(spec *rspec.Spec, pid int) *engine.UserNS {
 	return nil
 }
 
+// idMaps returns the ID mappings of an OCI configuration.
 func idMaps(list []rspec.LinuxIDMapping) []hostfs.IDMap {
 	out := make([]hostfs.IDMap, len(list))
 	for i, m := range list {

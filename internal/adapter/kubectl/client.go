@@ -92,6 +92,7 @@ func (c *client) kubectl(ctx context.Context, stdin io.Reader, stdout io.Writer,
 		return &failure{code: exitError} // the user ended it
 	}
 	text := cmp.Or(strings.TrimSpace(stderr.String()), "run kubectl: "+err.Error())
+	// kubectl ends with this line if the program in the pod failed. The text before it is jackfield's own message.
 	if rest, ok := strings.CutSuffix(text, fmt.Sprintf("command terminated with exit code %d", exit.ExitCode())); ok {
 		_, err := io.WriteString(c.env.Stderr, plain(rest))
 		return errors.Join(&failure{code: exit.ExitCode()}, err)
@@ -159,6 +160,7 @@ func (c *client) findTarget(ctx context.Context, name string) (*target, error) {
 		}
 		return nil, err
 	}
+	// Without a node there is no plugin to ask. The scheduler's condition shows the reason.
 	if t.Spec.NodeName == "" {
 		why := ""
 		for _, condition := range t.Status.Conditions {

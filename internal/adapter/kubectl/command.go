@@ -130,6 +130,7 @@ func (c *client) command(use, short string, run func(cmd *cobra.Command, args []
 // listCommand returns a subcommand for a pod, or for the pods of all nodes.
 func (c *client) listCommand(name, short string) *cobra.Command {
 	cmd := c.command(name+" [POD]", short, func(cmd *cobra.Command, args []string) error {
+		// A named pod is on one node. Without a pod, the command runs on every node.
 		switch {
 		case len(args) > 0 && c.allNamespaces:
 			return errors.New("--all-namespaces is not for one pod")

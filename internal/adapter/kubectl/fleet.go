@@ -85,6 +85,8 @@ func (c *client) queryNode(ctx context.Context, node string, pods []pod, command
 	err := buffered.exec(ctx, plugin, nil, &out, command...)
 	a := nodeAnswer{Node: node, text: out.String()}
 	var f *failure
+	// An exit status of jackfield has no text here, because jackfield has printed its own message. Status 1 is a
+	// result, and any other status means that the node has no answer.
 	switch {
 	case err == nil:
 	case ctx.Err() != nil:
@@ -232,6 +234,7 @@ func healthOf(a *nodeAnswer) nodeHealth {
 	if a.exitedNo && len(h.Problems) == 0 {
 		h.Problems = append(h.Problems, "`jackfield status` ends with exit status 1")
 	}
+	// A vswitch that is not checked yet leaves the health unknown, unless there is a problem anyway.
 	healthy := len(h.Problems) == 0
 	if unchecked == "" || !healthy {
 		h.Healthy = &healthy

@@ -142,6 +142,7 @@ func appendReduced(items []any, object json.RawMessage) ([]any, error) {
 		err = json.Unmarshal(object, &p)
 		p.reduce()
 		return append(items, &p), err
+	// These objects hold no containers, and so no variables or arguments.
 	case "ResourceClaim", "ResourceClaimTemplate", "NetworkAttachmentDefinition":
 		var whole map[string]any
 		err = json.Unmarshal(object, &whole)

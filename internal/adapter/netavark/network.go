@@ -43,6 +43,7 @@ func decode(d jsontree.Decoder, data []byte, to any) error {
 	return nil
 }
 
+// checkName checks the name with the rule of CNI, because the name is a part of file names.
 func (n *network) checkName() error {
 	if utils.ValidateNetworkName(n.Name) != nil {
 		return invalid("name", n.Name, "a letter or digit, then letters, digits, _ . and -")

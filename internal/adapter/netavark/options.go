@@ -65,6 +65,7 @@ func (o options) read(t *attach.Attachment) error {
 	return o.readPort(t)
 }
 
+// readDevice reads the options of the device. Podman passes every option as a text.
 func (o options) readDevice(t *attach.Attachment) error {
 	t.Device = attach.Device{Kind: deviceinfo.Type(o["type"]), Field: map[string]string{}}
 	if !t.Device.IsSocket() {
@@ -85,6 +86,7 @@ func (o options) readDevice(t *attach.Attachment) error {
 	return t.CheckDevice()
 }
 
+// readPort reads the options of the port on a vswitch.
 func (o options) readPort(t *attach.Attachment) error {
 	t.Port.Vswitch, t.Port.Bridge = o["vswitch"], o["bridge"]
 	for _, key := range []string{"mtu", "vlan", "queues", "rate", "timeout"} {

@@ -75,6 +75,7 @@ func errorText(err error) string {
 	return e.Msg + ": " + e.Details
 }
 
+// print prints a result. Paths keep their "&" and "<", which JSON permits.
 func (p *Plugin) print(v any) error {
 	e := json.NewEncoder(p.Stdout)
 	e.SetEscapeHTML(false)
@@ -84,6 +85,7 @@ func (p *Plugin) print(v any) error {
 	return nil
 }
 
+// runCommand runs a command of netavark's plugin API. Without arguments it is info.
 func (p *Plugin) runCommand(ctx context.Context) error {
 	if len(p.Args) > 0 && strings.HasPrefix(p.Args[0], "-") {
 		return p.runFlag(p.Args[0])

@@ -35,6 +35,8 @@ func Excerpt(s string, most int) string {
 // escapeFirst returns the first character of s in its printed form, and its size in s.
 func escapeFirst(s string) (string, int) {
 	r, size := utf8.DecodeRuneInString(s)
+	// Line feeds and tabs keep their familiar escapes. Every other unsafe character is printed by its number, so
+	// that the text shows which character it was.
 	switch {
 	case r == utf8.RuneError && size <= 1:
 		return fmt.Sprintf(`\x%02x`, s[0]), 1

@@ -106,6 +106,8 @@ func (g Glob) consume(s string) (rest string, ok bool) {
 	var one, two retry
 	p := g.stars
 	for s != "" {
+		// Stars come before literals, and the shorter retry before the longer one: "*" extends within its directory,
+		// and only then "**" extends over the next "/".
 		switch {
 		case strings.HasPrefix(p, "**"):
 			p = p[2:]

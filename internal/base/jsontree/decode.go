@@ -50,6 +50,7 @@ func (d Decoder) Decode(n *Node, into any) *diag.Diagnostic {
 
 var nodeType = reflect.TypeFor[*Node]()
 
+// decode decodes a node into v. A type can decode itself (encoding.TextUnmarshaler), or keep the node with its place.
 func (d Decoder) decode(n *Node, path string, v reflect.Value) *diag.Diagnostic {
 	if v.Type() == nodeType {
 		v.Set(reflect.ValueOf(n))
@@ -58,6 +59,8 @@ func (d Decoder) decode(n *Node, path string, v reflect.Value) *diag.Diagnostic 
 	if text, ok := v.Addr().Interface().(encoding.TextUnmarshaler); ok {
 		return decodeText(n, path, text)
 	}
+	// A container of values passes its own path to its children. A scalar checks the kind of its node itself, so
+	// a fault names the innermost field.
 	switch v.Kind() {
 	case reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
@@ -78,6 +81,8 @@ func (d Decoder) decode(n *Node, path string, v reflect.Value) *diag.Diagnostic 
 	return decodeNumber(n, path, v)
 }
 
+// decodeStruct decodes an object by the json tags of a struct. Like encoding/json, it leaves a field unchanged if its
+// value is null.
 func (d Decoder) decodeStruct(n *Node, path string, v reflect.Value) *diag.Diagnostic {
 	fields := make(map[string]reflect.Value, v.NumField())
 	var names []string
@@ -123,6 +128,7 @@ func (d Decoder) checkUnknown(n *Node, path string, names []string) *diag.Diagno
 	return nil
 }
 
+// decodeMap decodes an object with arbitrary keys. A null value is the zero value.
 func (d Decoder) decodeMap(n *Node, path string, v reflect.Value) *diag.Diagnostic {
 	if err := d.checkKeys(n, path, func(string) bool { return true }); err != nil {
 		return err
@@ -140,6 +146,7 @@ func (d Decoder) decodeMap(n *Node, path string, v reflect.Value) *diag.Diagnost
 	return nil
 }
 
+// decodeSlice decodes an array.
 func (d Decoder) decodeSlice(n *Node, path string, v reflect.Value) *diag.Diagnostic {
 	if err := checkKind(n, path, Array); err != nil {
 		return err
@@ -172,6 +179,7 @@ func (d Decoder) checkKeys(n *Node, path string, isKnown func(key string) bool) 
 	return nil
 }
 
+// checkKind returns a fault for a value of another kind.
 func checkKind(n *Node, path string, kind Kind) *diag.Diagnostic {
 	if n.Kind == kind {
 		return nil

@@ -87,6 +87,7 @@ func (p *Stream) addFault(rule string) {
 	}
 }
 
+// describeFault returns a fault at the current place, with a hint about its probable cause.
 func (p *Stream) describeFault(rule string) *diag.Diagnostic {
 	d := &diag.Diagnostic{Rule: rule, Found: "the end of the text"}
 	d.Line, d.Column = p.position(p.at)
@@ -96,6 +97,7 @@ func (p *Stream) describeFault(rule string) *diag.Diagnostic {
 	}
 	r, size := utf8.DecodeRuneInString(p.text[p.at:])
 	d.Found = strconv.QuoteRuneToASCII(r)
+	// Each case is a mistake that people make in JSON: text of a word processor, of YAML or of JavaScript.
 	switch {
 	case r == utf8.RuneError && size == 1:
 		d.Found = fmt.Sprintf("the byte 0x%02x", p.text[p.at])
@@ -136,6 +138,7 @@ func (p *Stream) skipByte(c byte) bool {
 	return true
 }
 
+// parseValue parses a value (RFC 8259).
 func (p *Stream) parseValue(depth int) *Node {
 	n := &Node{Start: p.at}
 	switch {
@@ -147,6 +150,7 @@ func (p *Stream) parseValue(depth int) *Node {
 		return n
 	}
 	n.Line, n.Column = p.position(p.at)
+	// The first character of a JSON value determines its kind (RFC 8259, section 3).
 	switch c := p.text[p.at]; {
 	case c == '"':
 		n.Kind = String
@@ -168,6 +172,7 @@ func (p *Stream) parseValue(depth int) *Node {
 	return n
 }
 
+// parseWord parses null, true or false.
 func (p *Stream) parseWord() (Kind, string) {
 	for _, word := range []string{"null", "true", "false"} {
 		if strings.HasPrefix(p.text[p.at:], word) {
@@ -231,6 +236,7 @@ func (p *Stream) parseChild(kind Kind, depth int) *Node {
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
+// skipNumber skips a number (RFC 8259, section 6). The node keeps its text, so that no digit is lost.
 func (p *Stream) skipNumber() {
 	p.skipByte('-')
 	if !p.skipByte('0') {

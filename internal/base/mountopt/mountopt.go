@@ -35,6 +35,8 @@ func Parse(list []string) Options {
 			o.SetAll, o.ClearAll = o.SetAll&^a.clear|a.set, o.ClearAll&^a.set|a.clear
 			continue
 		}
+		// These are the options of mount(8) that are not attributes of a mount. An unknown option is data of the file
+		// system, which the kernel checks.
 		switch option {
 		case "", "defaults":
 		case "bind":

@@ -36,6 +36,7 @@ func ParsePlain(text string) (*jsontree.Node, diag.List) {
 	return parseYAML(text, true)
 }
 
+// parseYAML parses one document; an empty document is nil. A plain document has no anchors, aliases and tags.
 func parseYAML(text string, plain bool) (*jsontree.Node, diag.List) {
 	decoder := yaml.NewDecoder(strings.NewReader(text))
 	var document yaml.Node
@@ -114,6 +115,7 @@ func (c *converter) checkMarks(y *yaml.Node) {
 // isDone reports whether conversion ends because of a fault.
 func (c *converter) isDone() bool { return len(c.faults) > 0 && !c.plain || c.left < 0 }
 
+// convert converts a node and everything below it. It ends at the first fault unless the document is plain.
 func (c *converter) convert(y *yaml.Node, depth int) *jsontree.Node {
 	n := &jsontree.Node{Line: y.Line, Column: y.Column}
 	if c.isDone() {
@@ -130,6 +132,8 @@ func (c *converter) convert(y *yaml.Node, depth int) *jsontree.Node {
 		return n
 	}
 	c.checkMarks(y)
+	// In a plain tree, checkMarks has already rejected an alias. An expanded alias counts its nodes again, so that
+	// nested aliases cannot exceed the limit.
 	switch y.Kind {
 	case yaml.AliasNode:
 		if !c.plain {
@@ -159,9 +163,11 @@ func (c *converter) convertAt(keyOrIndex any, y *yaml.Node, depth int) *jsontree
 	return n
 }
 
+// convertScalar sets the kind that YAML resolves for a scalar, and its text as written.
 func (c *converter) convertScalar(n *jsontree.Node, y *yaml.Node) {
 	c.checkTag(y)
 	n.Kind, n.Text = jsontree.String, y.Value
+	// The tags are those of the core schema of YAML 1.2, and two of YAML 1.1 that the parser resolves.
 	switch y.ShortTag() {
 	case "!!null":
 		n.Kind = jsontree.Null

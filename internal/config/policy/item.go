@@ -89,6 +89,7 @@ func (it *item) isNoIOMMU() bool {
 // describe returns the item for a message, such as `mount "/srv/a" at "/data"`.
 func (it *item) describe() string {
 	text := it.kind.String() + " " + diag.Quote(it.name)
+	// The special forms of a kind come before the kind itself.
 	switch {
 	case it.whole:
 		return "socket directory " + diag.Quote(it.name)

@@ -101,6 +101,7 @@ func ReadContainerd(host Files, file string) (*Containerd, error) {
 	return c, nil
 }
 
+// importedBy names the importing file in an error.
 func importedBy(importer string, err error) error {
 	if importer == "" {
 		return err

@@ -38,6 +38,7 @@ func ReadCRIO(host Files, file string) *CRIO {
 	return c
 }
 
+// readDropIns reads the files of a drop-in directory in sorted order, and of its subdirectories, as CRI-O does.
 func (c *CRIO) readDropIns(host Files, dir string, depth int) {
 	names, err := host.ReadDir(dir)
 	switch {
@@ -66,6 +67,7 @@ func (c *CRIO) readDropIns(host Files, dir string, depth int) {
 	}
 }
 
+// readFile adds the settings of one file. A later file replaces settings of an earlier one.
 func (c *CRIO) readFile(host Files, file string) {
 	data, err := host.ReadFile(file)
 	if errdefs.IsNotFound(err) && len(c.Files) == 0 {

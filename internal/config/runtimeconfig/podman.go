@@ -40,6 +40,8 @@ func ReadPodman(host Files) *Podman {
 	return p
 }
 
+// readFile adds the hook directories of one containers.conf. A list replaces the earlier list unless it has
+// append=true.
 func (p *Podman) readFile(host Files, file string) {
 	data, err := host.ReadFile(file)
 	if err != nil {

@@ -128,6 +128,7 @@ func (r *tomlReader) readKey(node *unstable.Node) (path []string, start, end int
 	return path, start, end
 }
 
+// addKeyValue adds a setting with its place in the file, which an editor of the file needs.
 func (r *tomlReader) addKeyValue(table []string, node *unstable.Node) {
 	key, _, keyEnd := r.readKey(node)
 	start := keyEnd + strings.IndexByte(r.text[keyEnd:], '=') + 1

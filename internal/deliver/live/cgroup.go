@@ -53,6 +53,8 @@ func (r rule) String() string {
 	return fmt.Sprintf("%c %d:%d %s", r.typ, r.major, r.minor, r.access)
 }
 
+// deviceRule returns the rule of cgroup v1 for a device node. It returns false for a node that needs no rule: a
+// pipe, or a device without access.
 func deviceRule(d *edit.Device) (rule, bool) {
 	r := rule{typ: 'c', major: uint32(d.Major), minor: uint32(d.Minor), access: cmp.Or(d.Access, "rwm")}
 	kind := d.FileType()
@@ -62,6 +64,7 @@ func deviceRule(d *edit.Device) (rule, bool) {
 	return r, d.Access != edit.NoAccess && (kind == unix.S_IFCHR || kind == unix.S_IFBLK)
 }
 
+// writeRules allows devices in a cgroup of version 1. The kernel takes one rule per write.
 func writeRules(dir string, rules []rule) error {
 	f, err := os.OpenFile(filepath.Join(dir, "devices.allow"), os.O_WRONLY, 0)
 	if err != nil {

@@ -114,6 +114,7 @@ func (o *operation) makeNode(root int) error {
 	return typeConflict(o.destination, &st)
 }
 
+// ownerID returns the owner of a device node; root if the edit names none.
 func ownerID(id *uint32) int {
 	if id == nil {
 		return 0

@@ -61,6 +61,8 @@ func prependRules(dir string, rules []rule) error {
 	return nil
 }
 
+// prependToProgram puts instructions before those of a cgroup's device program, so that they allow more devices and
+// the runtime's own rules still decide about all others. It does nothing if the program has them already.
 func prependToProgram(cgroup int, id ebpf.ProgramID, prefix asm.Instructions) error {
 	old, err := ebpf.NewProgramFromID(id)
 	if err != nil {
@@ -86,6 +88,7 @@ func prependToProgram(cgroup int, id ebpf.ProgramID, prefix asm.Instructions) er
 	return nil
 }
 
+// readInstructions reads the instructions of a loaded program, which the kernel shows only to a privileged process.
 func readInstructions(p *ebpf.Program) (asm.Instructions, error) {
 	info, err := p.Info()
 	if err != nil {

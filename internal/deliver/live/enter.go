@@ -22,6 +22,8 @@ type container struct {
 	bindsDevices bool
 }
 
+// openContainer opens the mount namespace of a container's first process. The namespace must not be this
+// process's own, because edits would change the host.
 func openContainer(t Target) (*container, error) {
 	if t.Pid <= 0 {
 		return nil, fmt.Errorf("enter container: invalid process ID %d: must belong to the container's first "+

@@ -44,6 +44,7 @@ func addACLUser(link string, uid uint32, rights uint16) error {
 	return writeACL(link, next)
 }
 
+// writeACL replaces a file's ACL. link is the path of a descriptor, so that no other file is changed.
 func writeACL(link string, acl []aclEntry) error {
 	buf, err := encodeACL(acl)
 	if err != nil {
@@ -74,6 +75,7 @@ func encodeACL(acl []aclEntry) ([]byte, error) {
 	return binary.Append(binary.LittleEndian.AppendUint32(nil, aclVersion), binary.LittleEndian, acl)
 }
 
+// decodeACL decodes an ACL: a version, and entries of 8 bytes in little endian.
 func decodeACL(buf []byte) ([]aclEntry, error) {
 	if len(buf) < 4 || binary.LittleEndian.Uint32(buf) != aclVersion || (len(buf)-4)%8 != 0 {
 		return nil, errdefs.ErrNotImplemented.WithMessage(

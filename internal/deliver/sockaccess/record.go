@@ -107,6 +107,8 @@ func (r *record) grant(fd int, now ownership, requests []Request) error {
 	var byACL []Request
 	var errs []error
 	for _, q := range requests {
+		// The record must exist before access is granted: the removal of a container revokes only recorded access.
+		// So a container without a record gets nothing, and the ACL entries wait until the record is written.
 		switch {
 		case !r.isRecorded(q.Container):
 			err := errdefs.ErrNotFound.WithMessage(fmt.Sprintf(

@@ -126,6 +126,7 @@ func (r *Rights) removeUnfinished(digit string) error {
 	return hostfs.RemoveUnfinished(r.host.Path(filepath.Join(r.dir, digit)))
 }
 
+// revoke ends the access of one container to a socket.
 func (r *Rights) revoke(socket, container string) error {
 	if err := r.revokeUnneeded(socket, container); err != nil {
 		return fmt.Errorf("revoke access to socket %q: %w", socket, err)

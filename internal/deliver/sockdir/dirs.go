@@ -41,6 +41,8 @@ func (d *Dirs) Claim(dir string, h Holder, creates bool) (fresh bool, err error)
 	return fresh, err
 }
 
+// claim adds a holder to the claim of a directory. creates marks the holder as the creator of the directory before it
+// exists, so that a crash leaves a record of it. fresh reports that the holder is new.
 func (d *Dirs) claim(dir string, h Holder, creates bool) (c claim, fresh bool, err error) {
 	open, err := d.claims.lock(true)
 	if err != nil {
@@ -115,6 +117,7 @@ func (d *Dirs) Holders(dir string) ([]Holder, error) {
 	return c.Holders, err
 }
 
+// readClaim reads the claim of a directory without the lock. A directory without holders has an empty claim.
 func (d *Dirs) readClaim(dir string) (claim, error) {
 	open, err := d.claims.open()
 	if err != nil {

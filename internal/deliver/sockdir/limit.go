@@ -26,6 +26,8 @@ func (d *Dirs) Limit(dir string, fd int, h Holder, size uint64) (root int, err e
 	return d.limit(dir, fd, creation{Creator: &h}, size)
 }
 
+// limit limits the size of a created directory by a tmpfs on it, and records both identities before the mount. It
+// returns the descriptor in which sockets are created; without a limit it is fd.
 func (d *Dirs) limit(dir string, fd int, made creation, size uint64) (root int, err error) {
 	created, err := hostfs.IDOf(fd)
 	if err != nil {

@@ -65,6 +65,7 @@ func CheckRootMounts(host hostfs.Root, stateDir string, roots []string, bounded 
 	return risks
 }
 
+// listRoots begins the sentence of a warning about socket roots.
 func listRoots(roots []string) string {
 	if len(roots) == 1 {
 		return "socket root " + roots[0] + " is"

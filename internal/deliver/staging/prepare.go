@@ -11,6 +11,9 @@ import (
 	"github.com/jackfield/jackfield/internal/edit"
 )
 
+// This file stages a container. The record comes first, so that a removal after a crash finds everything. The mark of
+// readiness comes last: a process that watches the state directory of many processes rebinds no socket before it.
+
 // Prepare creates everything that c names, or nothing. A second call for the same container starts from scratch. If c
 // has changed, it first removes the container.
 func (s *Store) Prepare(c edit.Container) (err error) {

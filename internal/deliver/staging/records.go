@@ -58,6 +58,7 @@ func RecordedSandboxes(host hostfs.Root, stateDir, containerID string) ([]string
 	return ids, err
 }
 
+// readRecordNames lists a directory of records, of at most maxRecordNames. A missing directory is empty.
 func readRecordNames(host hostfs.Root, dir string) ([]string, error) {
 	names, err := host.ReadDir(dir, maxRecordNames)
 	if err != nil && !errdefs.IsNotFound(err) {
@@ -277,6 +278,7 @@ type hostView struct {
 
 func currentView() hostView { return hostView{nsInode("pid"), nsInode("mnt"), time.Now().Unix()} }
 
+// nsInode returns the inode of a namespace of this process, which identifies the namespace, or 0.
 func nsInode(name string) uint64 {
 	var st unix.Stat_t
 	if unix.Stat("/proc/self/ns/"+name, &st) != nil {

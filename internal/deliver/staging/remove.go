@@ -11,6 +11,10 @@ import (
 	"time"
 )
 
+// This file removes containers and sandboxes. A container's record is removed after its directory, so that a removal
+// that failed or was killed is repeated. Access to sockets is revoked without the store's lock, because the host's file
+// systems may be slow.
+
 // RemoveContainer removes a container's staging directory and record. The sandbox's socket
 // directories stay. An unknown container is no error.
 func (s *Store) RemoveContainer(sandboxID, containerID string) error {

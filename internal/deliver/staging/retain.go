@@ -15,6 +15,9 @@ const (
 	clockGranularity = 20 * time.Millisecond
 )
 
+// This file compares the state directory with the runtime's list of living containers. A process without this list
+// finds removed containers by their age and by the mounts of processes, see [Store.Orphans].
+
 // Retain removes this owner's sandboxes and containers that do not exist any more, and staging directories without a
 // record. It is for the start of a process, after the runtime has reported the existing containers. It tracks all
 // other containers, of any owner: sockets that were re-created meanwhile are rebound, and all are watched.

@@ -47,6 +47,7 @@ func parseMemlock(limits string) (soft, hard uint64, err error) {
 	return 0, 0, fmt.Errorf("no limit of locked memory: %w", errdefs.ErrInvalidArgument)
 }
 
+// parseRlimit parses a limit of /proc/PID/limits, in bytes.
 func parseRlimit(text string) (uint64, error) {
 	if text == "unlimited" {
 		return math.MaxUint64, nil

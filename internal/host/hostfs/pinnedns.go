@@ -50,6 +50,9 @@ func checkUserNamespace(fd int) error {
 	return nil
 }
 
+// ownerThroughIDMap returns the owner on the host of an owner inside a user namespace. The kernel maps the IDs: a
+// private tmpfs gets the owner inside, and its ID-mapped mount shows the owner outside. This needs no process in
+// the namespace.
 func ownerThroughIDMap(ns int, inside Owner) (Owner, error) {
 	tree, err := NewFileSystem("tmpfs", "jackfield", []string{"size=4k", "nr_inodes=1"},
 		unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_NOEXEC)

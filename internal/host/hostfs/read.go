@@ -86,6 +86,7 @@ func ReadRegular(fd int, max int64) ([]byte, error) {
 // the poller in vain.
 type descriptor int
 
+// Read implements io.Reader. After EINTR it returns no bytes and no error, so the caller reads again.
 func (fd descriptor) Read(p []byte) (int, error) {
 	n, err := unix.Read(int(fd), p)
 	switch {
@@ -99,6 +100,7 @@ func (fd descriptor) Read(p []byte) (int, error) {
 	return n, nil
 }
 
+// Write implements io.Writer, also for a descriptor that accepts a part of p.
 func (fd descriptor) Write(p []byte) (written int, err error) {
 	for written < len(p) {
 		n, err := unix.Write(int(fd), p[written:])

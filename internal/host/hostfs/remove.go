@@ -129,6 +129,7 @@ func (r *treeRemoval) removeEntry(dirfd int, name string) error {
 	return removeEmptyDir(dirfd, name)
 }
 
+// removeEmptyDir removes a directory. A missing directory is no error.
 func removeEmptyDir(dirfd int, name string) error {
 	if err := unix.Unlinkat(dirfd, name, unix.AT_REMOVEDIR); err != nil && !errors.Is(err, unix.ENOENT) {
 		return &os.PathError{Op: "rmdir", Path: name, Err: err}

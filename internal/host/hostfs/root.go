@@ -83,6 +83,8 @@ func (r Root) OpenFD(hostPath string, flags int) (int, error) {
 	return fd, PathError("open", hostPath, err)
 }
 
+// open opens a host path. Symlinks cannot lead out of the root (RESOLVE_IN_ROOT), and magic links of /proc are not
+// followed.
 func (r Root) open(hostPath string, flags int, resolve uint64) (int, error) {
 	if err := CheckPath(hostPath); err != nil {
 		return -1, err
@@ -176,6 +178,7 @@ func (r Root) Stat(hostPath string) (unix.Stat_t, error) { return r.stat(hostPat
 // Lstat is like Stat, but does not follow a symlink in the last element.
 func (r Root) Lstat(hostPath string) (unix.Stat_t, error) { return r.stat(hostPath, unix.O_NOFOLLOW) }
 
+// stat stats a host path. Without a root of its own it needs one system call and no descriptor.
 func (r Root) stat(hostPath string, flags int) (unix.Stat_t, error) {
 	var st unix.Stat_t
 	if r.dir == "" {

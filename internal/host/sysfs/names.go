@@ -33,6 +33,7 @@ func ParseAddress(s string) (string, error) {
 func checkName(s string) error {
 	isForbidden := func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '/' || r == '\\' }
 	rule := ""
+	// A leading dot excludes "." and "..", and a slash is forbidden anywhere.
 	switch at := strings.IndexFunc(s, isForbidden); {
 	case s == "":
 		rule = "it is empty"

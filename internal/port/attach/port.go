@@ -104,6 +104,8 @@ func (t *Attachment) openDriver(v config.Vswitch) (vswitch.Driver, error) {
 func (t *Attachment) switchError(err error) error {
 	var refusal *vswitch.Refusal
 	var unavailable *vswitch.UnavailableError
+	// An unreachable vswitch comes before any other error, because a runtime may repeat an operation with code 11
+	// (try again later). A refusal is permanent until somebody changes the configuration.
 	switch {
 	case err == nil:
 		return nil

@@ -12,6 +12,10 @@ import (
 	"github.com/jackfield/jackfield/internal/port/vswitch"
 )
 
+// This file has the port of an Add. planPort runs before anything exists, so that a port that the node's policy denies
+// leaves nothing behind. createPort records the port before it creates the port. So a Remove, or the reconciler of the
+// NRI plugin, finds every port that can exist.
+
 // planPort plans the attachment's port and checks it against the node's policy.
 func (a *addition) planPort() error {
 	p := &a.Port

@@ -13,6 +13,8 @@ import (
 	"github.com/jackfield/jackfield/internal/port/vswitch"
 )
 
+// This file has the port of a Check, and the vswitch of a Status. Neither changes anything on the vswitch.
+
 // checkRecordedPort compares the port of a record with the state that the vswitch reports.
 // Properties that a vswitch does not report are not compared.
 func (i *inspection) checkRecordedPort(ctx context.Context, r *record.Record) error {

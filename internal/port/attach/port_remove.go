@@ -15,6 +15,9 @@ import (
 	"github.com/jackfield/jackfield/internal/port/vswitch"
 )
 
+// This file has the ports of a Remove and of the collection of garbage. A port is removed before its record. If the
+// vswitch fails, the record stays, and the next Remove or the reconciler tries again.
+
 // removePort removes the port of a record. The caller keeps the record if it fails.
 func (m *removal) removePort(ctx context.Context, r *record.Record) error {
 	if r.Port == nil {

@@ -179,6 +179,7 @@ var portBounds = map[string][2]int{"mtu": {68, 65535}, "vlan": {1, 4094}, "queue
 // text. If the text is invalid, it returns the rule as a noun phrase for "must be …".
 func (t *Attachment) SetValue(key, text string) (rule string) {
 	p := &t.Port
+	// portBounds has the limits of the numeric keys, for which the last case stands.
 	switch key {
 	case "configFile":
 		if hostfs.CheckPath(text) != nil || path.Clean(text) != text || !strings.HasPrefix(text, configDir+"/") {

@@ -11,6 +11,7 @@ type ConventionalArgs struct {
 	MAC string
 }
 
+// readArgs reads args.cni (CNI conventions, "args"). These values are hints, so a value of another type is ignored.
 func (c *Config) readArgs(v value) error {
 	args := v.member("cni")
 	var labels []devices.Label

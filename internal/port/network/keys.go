@@ -18,6 +18,7 @@ import (
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
 
+// readIPAM reads the type of the IPAM plugin. The plugin reads the other keys itself.
 func (c *Config) readIPAM(v value) error {
 	list, err := c.members(v)
 	if err != nil {
@@ -51,6 +52,7 @@ func (c *Config) readIPAM(v value) error {
 	return nil
 }
 
+// readDNS reads dns (CNI specification, section 1).
 func (c *Config) readDNS(v value) error {
 	list, err := c.members(v)
 	if err != nil {
@@ -84,6 +86,7 @@ func (c *Config) checkDNS(dns *types.DNS, key string) (*types.DNS, error) {
 	return dns, nil
 }
 
+// readIPMasq refuses true, which this plugin could only ignore.
 func (c *Config) readIPMasq(v value) error {
 	var on bool
 	if err := c.decode(v, &on, "true or false"); err != nil {
@@ -96,6 +99,7 @@ func (c *Config) readIPMasq(v value) error {
 	return nil
 }
 
+// readPrevResult keeps the node, because its format depends on cniVersion.
 func (c *Config) readPrevResult(v value) error {
 	if !v.isNull() {
 		c.PrevResult = v.Node
@@ -103,6 +107,7 @@ func (c *Config) readPrevResult(v value) error {
 	return nil
 }
 
+// readValidAttachments reads the attachments that GC keeps (CNI specification, section 2).
 func (c *Config) readValidAttachments(v value) error {
 	c.ValidGiven = true // libcni writes null for an empty list
 	const rule = "a list of maps with containerID and ifname"
@@ -118,6 +123,7 @@ func (c *Config) readValidAttachments(v value) error {
 	return nil
 }
 
+// readDeviceID keeps a device ID under its key, because several keys can name the device.
 func (c *Config) readDeviceID(v value) error {
 	id, err := c.decodeString(v)
 	if err == nil && id != "" {
@@ -126,6 +132,7 @@ func (c *Config) readDeviceID(v value) error {
 	return err
 }
 
+// readDir reads a directory that the network chooses. The node's configuration must list it, which is checked later.
 func (c *Config) readDir(v value) error {
 	dir, err := c.decodeString(v)
 	if err != nil || dir == "" {

@@ -64,6 +64,7 @@ func (c *Config) findStateDir() {
 	}
 }
 
+// setLocation sets a location that was checked.
 func (c *Config) setLocation(key, text string) {
 	switch key {
 	case "configFile", "socketDirSize":
@@ -74,6 +75,8 @@ func (c *Config) setLocation(key, text string) {
 	}
 }
 
+// unlistedLocation is the error for a location that the node's configuration does not list. Without the list, the
+// author of a network could make root write into any directory.
 func (c *Config) unlistedLocation(key, text string) error {
 	return attach.Fail(types.ErrInvalidNetworkConfig, "invalid network configuration: "+key+": "+diag.Quote(text),
 		"%sinvalid value %s: a network can choose only a location that the node's configuration lists: remove %s "+

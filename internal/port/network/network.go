@@ -79,6 +79,7 @@ func newestOf(list *jsontree.Node) string {
 	return textOf(list.Member("cniVersion"))
 }
 
+// textOf returns the text of a string, and "" for any other value.
 func textOf(n *jsontree.Node) string {
 	if n == nil || n.Kind != jsontree.String {
 		return ""

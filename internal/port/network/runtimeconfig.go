@@ -31,6 +31,7 @@ var unsupportedCapabilities = map[string]string{
 	"cgroupPath":     "this plugin does not use cgroups",
 }
 
+// readRuntimeConfig reads the values of capabilities. An empty value counts as none.
 func (c *Config) readRuntimeConfig(v value) error {
 	list, err := c.members(v)
 	for _, m := range list {
@@ -41,8 +42,12 @@ func (c *Config) readRuntimeConfig(v value) error {
 	return err
 }
 
+// readCapability reads the value of one capability. An unknown capability is an error, because the network
+// requires it.
 func (c *Config) readCapability(m value) (err error) {
 	r := &c.Runtime
+	// These are the capabilities of the CNI conventions, of Multus and of the Device Information Specification that
+	// a userspace interface can have.
 	switch m.Key {
 	case deviceinfo.CapabilityKey:
 		c.InfoFile, err = c.decodeString(m)
@@ -65,6 +70,7 @@ func (c *Config) readCapability(m value) (err error) {
 	return err
 }
 
+// decodeMAC decodes a hardware address, and returns it in lower case with colons.
 func (c *Config) decodeMAC(m value) (string, error) {
 	s, err := c.decodeString(m)
 	if err != nil {
@@ -77,6 +83,7 @@ func (c *Config) decodeMAC(m value) (string, error) {
 	return mac, nil
 }
 
+// decodeIPs decodes a list of addresses.
 func (c *Config) decodeIPs(m value) ([]string, error) {
 	const rule = "a list of IP addresses, each with or without its prefix length"
 	var ips []string

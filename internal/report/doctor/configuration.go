@@ -54,6 +54,7 @@ func chooseConfig(_ context.Context, n *node) (found findings) {
 	if n.configValid && running.Text() == n.cfg.Text() {
 		return found
 	}
+	// A daemon in a pod reads a file of its ConfigMap, which this host may not have.
 	name := fmt.Sprintf("the defaults, with which jackfield-nri (process %d) runs", n.daemon.PID)
 	if n.daemon.Config.File != "" {
 		name = fmt.Sprintf("%s, as jackfield-nri (process %d) runs with it", n.daemon.Config.File, n.daemon.PID)

@@ -30,6 +30,9 @@ const (
 )
 
 // checks is the table of all checks in their order. Later checks use the fields of the node that earlier ones set.
+//
+// The configuration comes first, because it names the directories. The plugin follows, because its configuration is the
+// one in force. An unresponsive directory is found before the checks that read it, and shortens their limits.
 var checks = []check{
 	{"configuration", fewFilesTimeout, nil, readConfig},
 	{"plugin", fewFilesTimeout, nil, queryDaemon},

@@ -221,6 +221,7 @@ func checkVswitches(_ context.Context, n *node) (found findings) {
 	for _, v := range n.daemon.Vswitches {
 		title := fmt.Sprintf("vswitch %s (%s at %s)", diag.Quote(v.Name), v.Type, v.Endpoint)
 		ports := diag.Count(v.Ports, "port")
+		// The states exclude each other in this order: a vswitch that does not answer reports no ports.
 		switch {
 		case !v.Checked:
 			found.add(Unknown, "run doctor again in a few seconds", "%s is not checked yet", title)

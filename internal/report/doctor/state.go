@@ -176,6 +176,7 @@ func checkNamedSockets(n *node) (found findings) {
 		if err == nil {
 			st, err = n.Host.StatNoSymlinks(path.Join(at, path.Base(named.Path)))
 		}
+		// A missing socket is a fault only if containers do not wait for it.
 		switch {
 		case errdefs.IsNotFound(err) && named.Create == config.SocketWait:
 			found.add(Note, "", "the named socket %s does not exist: containers that request it get %s once its server creates "+

@@ -71,6 +71,7 @@ func ReadRecord(host hostfs.Root, cfg *config.Config, sandboxID, containerID str
 	return &r, nil
 }
 
+// readContainer reads the devices.json that a container received. A container without one has no view.
 func readContainer(host hostfs.Root, cfg *config.Config, id string) ContainerRecord {
 	c := ContainerRecord{ID: id}
 	switch view, err := engine.ReadView(host, cfg.StateDir, id); {

@@ -55,6 +55,7 @@ func ReadInput(file string, stdin io.Reader) ([]byte, error) {
 	return readManifest(f)
 }
 
+// readManifest reads a manifest, of at most MaxSize bytes.
 func readManifest(r io.Reader) ([]byte, error) {
 	data, err := hostfs.ReadAtMost(r, MaxSize)
 	if errdefs.IsInvalidArgument(err) {

@@ -89,6 +89,7 @@ func (c *Counters) CountRequest(s Source, o Outcome) {
 	one.Add(1)
 }
 
+// requestValues returns the counters of requests, by source and outcome.
 func (c *Counters) requestValues() (all []value) {
 	for r, n := range c.requests {
 		all = append(all, one(n.Load(), string(r.source), string(r.outcome))...)
@@ -144,6 +145,7 @@ func (r *RuleCounter) Add(rule string) {
 	r.counts[rule]++
 }
 
+// values returns the counters, by the name of the policy rule.
 func (r *RuleCounter) values() (all []value) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

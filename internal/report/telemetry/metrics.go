@@ -61,6 +61,7 @@ func one[N int | uint64 | float64](n N, labels ...string) []value {
 	return []value{{float64(n), labels}}
 }
 
+// boolValue returns a gauge of 1 or 0.
 func boolValue(set bool, labels ...string) []value {
 	if set {
 		return one(1, labels...)
@@ -233,6 +234,7 @@ func stagingMetrics(c *Counters, s *Sample) []metric {
 	}
 }
 
+// vswitchMetrics returns the metrics of vswitches. They have series only for configured vswitches.
 func vswitchMetrics(vswitches []vswitch.Status) []metric {
 	var up, ports, missing, recreated, removed, failures []value
 	for i := range vswitches {

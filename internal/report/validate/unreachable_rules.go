@@ -96,6 +96,7 @@ func (v *Validator) resolve(dir string) (real string, exists bool) {
 // belowAny reports whether the pattern can match a path below one of the roots: up to its first
 // star it leads into a root, or to a directory above one. A single star stays in its directory.
 func belowAny(roots []string, pattern string) bool {
+	// The part before the first star is literal, so it decides in which directory the pattern begins.
 	literal, _, star := strings.Cut(pattern, "*")
 	anyDepth := strings.Contains(pattern, "**")
 	for _, root := range roots {

@@ -98,6 +98,7 @@ func (v *Validator) CheckPath(hostPath, name string) []File {
 			continue
 		}
 		f := v.checkFile(entryPath, path.Join(name, entry), false)
+		// Editors and ConfigMap volumes leave hidden files, which no reader of the directory opens.
 		if entry[0] == '.' && !f.isReadHidden() {
 			continue
 		}

@@ -111,6 +111,7 @@ func parseEnvironment(env []string) (e environment, notes []string) {
 	return e, notes
 }
 
+// parseIDs parses the value of a device plugin's variable: a comma list of device IDs. It omits duplicates.
 func parseIDs(value string) ([]string, error) {
 	if strings.Count(value, ",") >= maxVarIDs {
 		return nil, fmt.Errorf("it has more than %d device IDs; request fewer devices of the resource: %w", maxVarIDs,

@@ -190,6 +190,7 @@ func (ix *infoIndex) forgetNames() {
 	ix.names = nil
 }
 
+// addName adds a file under the sandbox ID in its name. The file itself is read only when that sandbox is resolved.
 func (ix *infoIndex) addName(file string) {
 	_, id, _ := name.SplitInfoFile(file)
 	if id != "" && !slices.Contains(ix.names[id], file) {
@@ -197,6 +198,7 @@ func (ix *infoIndex) addName(file string) {
 	}
 }
 
+// removeName removes a file. A sandbox without files has no entry, so that the index does not grow.
 func (ix *infoIndex) removeName(file string) {
 	_, id, _ := name.SplitInfoFile(file)
 	ix.names[id] = slices.DeleteFunc(ix.names[id], func(other string) bool { return other == file })

@@ -168,6 +168,7 @@ func parseDelegates(data []byte) ([]delegate, error) {
 	return ds, nil
 }
 
+// parseDelegate parses one network in Multus' record of a sandbox, and checks the values that name other objects.
 func parseDelegate(n *jsontree.Node) (d delegate, err error) {
 	if fault := (jsontree.Decoder{}).Decode(n, &d); fault != nil {
 		return d, fault
@@ -201,6 +202,7 @@ func checkNetwork(name string) error {
 	return nil
 }
 
+// checkIfName returns an error for a text that cannot name a network interface.
 func checkIfName(ifName string) error {
 	if !name.IsInterface(ifName) {
 		return fmt.Errorf("%s is not an interface name: %w", diag.Quote(ifName), errdefs.ErrInvalidArgument)

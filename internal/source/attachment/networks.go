@@ -83,6 +83,7 @@ func NamedNetworks(value, podNamespace string) ([]string, error) {
 	return names, nil
 }
 
+// splitNetworks parses the short form of the annotation: a comma list of [NAMESPACE/]NAME[@INTERFACE].
 func splitNetworks(value string) (list []selection) {
 	for item := range strings.SplitSeq(value, ",") {
 		if item = strings.TrimSpace(item); item != "" {
@@ -93,6 +94,7 @@ func splitNetworks(value string) (list []selection) {
 	return list
 }
 
+// parseNetworkList parses the JSON form of the annotation. Multus reads interfaceRequest as an old name of interface.
 func parseNetworkList(value string) (list []selection, err error) {
 	var networks []struct {
 		Name             string `json:"name"`

@@ -45,6 +45,7 @@ func (k *kubeletQuery) podObject() (*allocation.Pod, error) {
 	return k.pod, k.podErr
 }
 
+// checkPodsDir returns an error if the directory of the kubelet's socket is unresponsive, before anything opens it.
 func (k *kubeletQuery) checkPodsDir(dir string) error {
 	if k.opts.CheckResponsive == nil {
 		return nil

@@ -213,6 +213,7 @@ func (p *parser) decode(into any) {
 	}
 }
 
+// readVersion reads apiVersion, on which the meaning of all other keys depends.
 func (p *parser) readVersion() string {
 	var o struct {
 		Version string `json:"apiVersion"`
@@ -246,6 +247,7 @@ func (p *parser) checkText(text string, path ...any) {
 	}
 }
 
+// readMetadata reads an object of a version that this package supports.
 func (p *parser) readMetadata(version string) *Metadata {
 	var o object
 	p.decode(&o)
@@ -281,6 +283,7 @@ func (p *parser) readMetadata(version string) *Metadata {
 	return m
 }
 
+// readDevice reads a device. A driver in a pod can write the file, so each value is bounded.
 func (p *parser) readDevice(in *deviceObject, path ...any) Device {
 	d := Device{Driver: in.Driver, Pool: in.Pool, Name: in.Name, IfName: in.NetworkData.IfName, IPs: in.NetworkData.IPs}
 	at := func(keys ...any) []any { return slices.Concat(path, keys) }
@@ -366,6 +369,7 @@ func (p *parser) findText(all map[string]*attribute, path []any, name string) (t
 	return a.Text, append(at, "string")
 }
 
+// readPCIAddress reads an address in the form of sysfs.
 func (p *parser) readPCIAddress(text string, path []any) string {
 	address, wellFormed := diag.PCIAddress(text)
 	if !wellFormed {
@@ -377,6 +381,7 @@ func (p *parser) readPCIAddress(text string, path []any) string {
 	return address
 }
 
+// checkSocketPath checks the path of a device's socket (unix(7)).
 func (p *parser) checkSocketPath(text string, at []any) {
 	p.checkRequired(text, at...)
 	switch {

@@ -61,6 +61,7 @@ func (r *Registry) checkProgram(e *hookFile) *diag.Diagnostic {
 	p := &diag.Diagnostic{File: e.hook.File, Line: e.pathNode.Line, Column: e.pathNode.Column, Field: "hook.path",
 		Found: diag.Quote(e.hook.Path), Kind: errdefs.ErrFailedPrecondition}
 	st, err := r.files.Host.Stat(e.hook.Path)
+	// The runtime would report each of these faults only when it creates a container, and then fail the container.
 	switch {
 	case errdefs.IsNotFound(err):
 		p.Rule, p.Kind = "no such file on this host; install the program, or remove the hook file", errdefs.ErrNotFound

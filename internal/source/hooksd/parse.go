@@ -38,6 +38,7 @@ func Parse(data []byte, file string) (*Hook, diag.List) {
 	return f.hook, f.faults
 }
 
+// parseFile parses one file. A file with an error has no hook, and a file with warnings has one.
 func parseFile(data []byte, file string) *hookFile {
 	p := parser{file: file, data: data}
 	h := p.parseHook()
@@ -78,6 +79,8 @@ func (p *parser) addWarning(line, column int, field, found, rule string) {
 		Rule: rule, Severity: diag.SeverityWarning})
 }
 
+// parseHook returns the hook, or nil. It checks the keys only after the types, so that a file that is not a hook file
+// has one error.
 func (p *parser) parseHook() *Hook {
 	if len(p.data) > MaxSize {
 		p.addError(nil, "", "", fmt.Sprintf("the file has %d bytes, more than the %d allowed: describe one hook "+
@@ -206,6 +209,7 @@ func (p *parser) checkHook(raw *hooks.Hook) *Hook {
 	return h
 }
 
+// checkStages checks the stages (oci-hooks(5)). A hook without a stage would never run.
 func (p *parser) checkStages(h *Hook, stages []string) {
 	at := p.root.At("stages")
 	if p.mistyped["stages"] {
@@ -304,6 +308,7 @@ func (p *parser) checkKeys() {
 	p.warnUnknown("when.", p.root.Member("when"), "always", "annotations", "commands", "hasBindMounts")
 }
 
+// warnUnknown warns about unknown keys. Podman and CRI-O ignore them, and compare keys without regard to case.
 func (p *parser) warnUnknown(prefix string, n *jsontree.Node, names ...string) {
 	if n == nil || n.Kind != jsontree.Object {
 		return

@@ -42,6 +42,8 @@ func (q query) dialFailed(err error) error {
 	if ok {
 		problem = errno.Error()
 	}
+	// The hint depends on why the socket cannot be opened: the kubelet is down, its directory is not mounted into
+	// the pod, or this process lacks permissions.
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded): // the dialer's, which can precede the context's
 		return q.newError(context.DeadlineExceeded, "", "no answer in time")
@@ -63,6 +65,7 @@ func (q query) dialFailed(err error) error {
 func (q query) callFailed(err error) error {
 	st := status.Convert(err)
 	message := diag.QuoteUpTo(st.Message(), diag.MaxExcerpt)
+	// Codes of a temporary state become ErrUnavailable.
 	switch st.Code() {
 	case codes.DeadlineExceeded:
 		return q.newError(context.DeadlineExceeded, "", "no answer in time")

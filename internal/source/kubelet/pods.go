@@ -90,6 +90,7 @@ func QueryPodObject(ctx context.Context, host hostfs.Root, socket, namespace, na
 func (q query) selectPod(pods [][]byte, uid string) (found *allocation.Pod, err error) {
 	for _, data := range pods {
 		p, err := q.decodePod(data)
+		// A pod that was re-created under its name is another pod: its devices are not those of the container.
 		switch {
 		case err != nil:
 			return nil, err
@@ -235,6 +236,7 @@ func (d *podDecoder) readSpec(n protowire.Number, value []byte) {
 
 // readMetadata reads a field of the pod's metadata.
 func (d *podDecoder) readMetadata(n protowire.Number, value []byte) {
+	// All other fields of the metadata are skipped.
 	switch n {
 	case metaName:
 		d.name = string(value)

@@ -66,6 +66,7 @@ func (r *reader) addFault(sentinel error, field, format string, args ...any) {
 	}
 }
 
+// readContainers reads the containers of a pod, sorted by name.
 func (r *reader) readContainers(list []*v1.ContainerResources, at string) (all allocation.Allocation) {
 	if len(list) > maxContainers {
 		r.addFault(errdefs.ErrInvalidArgument, at, "it has %d items, more than %d", len(list), maxContainers)
@@ -82,6 +83,7 @@ func (r *reader) readContainers(list []*v1.ContainerResources, at string) (all a
 	return all
 }
 
+// readContainer reads the devices of one container.
 func (r *reader) readContainer(in *v1.ContainerResources, at string) allocation.Container {
 	c := allocation.Container{Name: in.GetName()}
 	if !name.IsLabel(c.Name) {

@@ -162,6 +162,7 @@ func (d *Driver) Remove(ctx context.Context, owner vswitch.Owner) error {
 	return d.delete(ctx, name)
 }
 
+// delete deletes an interface. A missing interface (ENODEV) is no error.
 func (d *Driver) delete(ctx context.Context, name string) error {
 	_, failed, err := d.runGrcli(ctx, false, "interface del "+name)
 	if err == nil && len(failed) > 0 && !failed[0].is(unix.ENODEV) {
@@ -237,6 +238,7 @@ func isOwned(i netInterface, owner vswitch.Owner) bool {
 		written.Interface == owner.Interface
 }
 
+// newPort returns the port of an interface that grcli printed. The owner is in the interface's description.
 func newPort(i netInterface) (vswitch.Port, error) {
 	p := vswitch.Port{Name: i.Name, MTU: i.MTU, Queues: i.Queues}
 	p.Owner, _ = parseOwner(i.Description)

@@ -211,6 +211,7 @@ type boundedBuffer struct {
 
 var errOverflow = errors.New("output is too long")
 
+// Write fails beyond maxOutput bytes.
 func (b *boundedBuffer) Write(p []byte) (int, error) {
 	if b.overflow = b.buf.Len()+len(p) > maxOutput; b.overflow {
 		return 0, errOverflow

@@ -230,6 +230,7 @@ func (d *Driver) Remove(ctx context.Context, owner vswitch.Owner) error {
 	return nil
 }
 
+// removePort removes all ports of an owner from all bridges.
 func removePort(c *connection, owner vswitch.Owner) error {
 	results, err := c.transact(selectRows("Port", []string{"_uuid"},
 		condition{"external_ids", "includes", stringMap{managedKey: "true", ownerKey: ownerID(owner)}}))
@@ -276,6 +277,8 @@ func (d *Driver) List(ctx context.Context) ([]vswitch.Port, error) {
 	return ports, nil
 }
 
+// listPorts returns all ports with Jackfield's mark, sorted by name. A port without an owner in its external_ids was
+// not created by this driver.
 func (d *Driver) listPorts(c *connection) ([]vswitch.Port, error) {
 	v, err := readContents(c, condition{"external_ids", "includes", stringMap{managedKey: "true"}})
 	if err != nil {

@@ -123,6 +123,7 @@ func (c *connection) receive() (message, error) {
 	}
 }
 
+// send writes one JSON-RPC message. The protocol has no frames: messages are concatenated JSON values (RFC 7047, §4).
 func (c *connection) send(v any) error {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -140,6 +141,7 @@ type operation map[string]any
 // condition is a column, a function and a value.
 type condition [3]any
 
+// where returns the "where" of an operation, which must be a list even without conditions (RFC 7047, §5.2).
 func where(conditions ...condition) []condition {
 	if conditions == nil {
 		return []condition{} // all rows
@@ -196,6 +198,8 @@ func (c *connection) transact(operations ...operation) ([]*operationResult, erro
 	return parseResults(operations, answer)
 }
 
+// parseResults parses the result of a transaction (RFC 7047, §4.1.3). The result has an additional element if
+// the commit failed.
 func parseResults(operations []operation, answer []byte) ([]*operationResult, error) {
 	var results []*operationResult // null for every operation after a failed one
 	if err := json.Unmarshal(answer, &results); err != nil {
@@ -228,6 +232,7 @@ type uuid string
 
 func (u uuid) MarshalJSON() ([]byte, error) { return json.Marshal([]string{"uuid", string(u)}) }
 
+// UnmarshalJSON decodes ["uuid", TEXT] (RFC 7047, §5.1).
 func (u *uuid) UnmarshalJSON(data []byte) error {
 	var pair []string
 	if err := json.Unmarshal(data, &pair); err != nil {
@@ -251,6 +256,7 @@ func (n newRow) MarshalJSON() ([]byte, error) {
 // itself if there is exactly one.
 type set[T any] []T
 
+// MarshalJSON encodes ["set", [VALUE, …]] (RFC 7047, §5.1).
 func (s set[T]) MarshalJSON() ([]byte, error) {
 	values := []T(s)
 	if values == nil {
@@ -259,6 +265,7 @@ func (s set[T]) MarshalJSON() ([]byte, error) {
 	return json.Marshal([]any{"set", values})
 }
 
+// UnmarshalJSON also decodes a single value: the server sends a set with one element without its list.
 func (s *set[T]) UnmarshalJSON(data []byte) error {
 	*s = nil
 	var pair []json.RawMessage
@@ -294,6 +301,7 @@ func (s set[T]) first() T {
 // stringMap is a map of strings, ["map", [[key, value], …]] in JSON.
 type stringMap map[string]string
 
+// MarshalJSON encodes ["map", [[KEY, VALUE], …]] (RFC 7047, §5.1), sorted by key.
 func (m stringMap) MarshalJSON() ([]byte, error) {
 	pairs := [][2]string{}
 	for _, key := range slices.Sorted(maps.Keys(m)) {
@@ -302,6 +310,7 @@ func (m stringMap) MarshalJSON() ([]byte, error) {
 	return json.Marshal([]any{"map", pairs})
 }
 
+// UnmarshalJSON is the reverse of MarshalJSON.
 func (m *stringMap) UnmarshalJSON(data []byte) error {
 	var pair []json.RawMessage
 	if err := json.Unmarshal(data, &pair); err != nil {

@@ -87,6 +87,7 @@ var (
 
 func (i interfaceRow) usable() bool { return i.Number.first() > 0 && i.Error.first() == "" }
 
+// parseRows decodes the rows of a select.
 func parseRows[T any](data []byte) ([]T, error) {
 	var rows []T
 	if err := json.Unmarshal(data, &rows); err != nil {
@@ -217,6 +218,7 @@ type state struct {
 	system  systemRow
 }
 
+// readState reads the rows that concern a port in one transaction, so that they belong together.
 func readState(c *connection, port vswitch.Port) (*state, error) {
 	v, err := readContents(c, condition{"name", "==", port.Name})
 	if err != nil {

@@ -144,6 +144,7 @@ func (c *connection) call(e exchange, reply any, request ...any) error {
 		if err != nil {
 			return unavailable(name, err)
 		}
+		// The connection carries one call at a time, so no other reply is lost here.
 		if id != replyID || answered != number {
 			continue // an event, or the reply to an earlier call that timed out
 		}
@@ -181,6 +182,7 @@ func (c *connection) dump(e exchange, request any, found func(body []byte) error
 	if err != nil {
 		return unavailable(name, err)
 	}
+	// VPP handles messages in order, so the reply to the ping follows the last detail.
 	ping, err := c.request(controlPing.request)
 	if err != nil {
 		return unavailable(name, err)

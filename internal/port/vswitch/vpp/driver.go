@@ -89,6 +89,7 @@ func (d *Driver) ensureUnlocked(ctx context.Context, c *connection, port vswitch
 		return vswitch.Port{}, false, err
 	}
 	current := v.owned(port.Owner)
+	// VPP cannot change these properties of an interface, so it is re-created.
 	if current != nil && !isSameSocket(current.Port, port) {
 		if err := c.delete(v, current); err != nil {
 			return vswitch.Port{}, false, err
@@ -97,6 +98,7 @@ func (d *Driver) ensureUnlocked(ctx context.Context, c *connection, port vswitch
 		delete(v.policers, formatTag(port.Owner))
 		current = nil
 	}
+	// After a failed creation the interface can exist all the same: another process created it, or the reply was lost.
 	if current == nil {
 		createErr := d.create(c, v, port)
 		created = createErr == nil

@@ -99,6 +99,8 @@ func (c *connection) setRate(v *inventory, index uint32, port vswitch.Port) erro
 	return c.applyPolicer(name, index, true)
 }
 
+// applyPolicer applies a policer to the packets that an interface receives, or ends that. A missing object is
+// then no error.
 func (c *connection) applyPolicer(name string, index uint32, apply bool) error {
 	request := policerInputMessage{SwIfIndex: index, Apply: apply}
 	copy(request.Name[:], name)

@@ -29,6 +29,7 @@ func (c *connection) delete(v *inventory, i *swInterface) error {
 	return c.deletePolicer(name)
 }
 
+// deleteInterface deletes an interface, and the socket that a memif has in VPP. A missing object is no error.
 func (c *connection) deleteInterface(i *swInterface) error {
 	if i.Type == vswitch.VhostUser {
 		return ignoreMissing(c.call(deleteVhostUserIf, new(retvalReply), swIfIndexMessage{i.index}),
@@ -67,6 +68,7 @@ func (d *Driver) RemoveWithLeftovers(ctx context.Context, port vswitch.Port) err
 	return d.explain(port, d.remove(ctx, port))
 }
 
+// remove removes the interface of a port, its policer, and its VLAN if no other port uses it.
 func (d *Driver) remove(ctx context.Context, port vswitch.Port) error {
 	return d.withConnection(ctx, func(c *connection) error {
 		v, err := c.readInventory()
