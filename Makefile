@@ -18,7 +18,7 @@ SYSTEM := -count=1 -timeout 90m
 # How long each fuzz target runs under `make fuzz`. `make test` in CI only shows that each still works.
 FUZZTIME ?= 5s
 
-.PHONY: help build image release man compatibility test unit e2e critest dpdk kube fuzz bench lint figures vulncheck reports signed-off demo recording screenshot cluster cluster-down vm install install-nri-plugin install-crio-hook uninstall clean
+.PHONY: help build image release man compatibility test unit e2e critest dpdk kube fuzz bench lint figures vulncheck reports signed-off demo recording screenshot cluster cluster-down vm vm-selinux install install-nri-plugin install-crio-hook uninstall clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST)
@@ -134,6 +134,9 @@ cluster-down: ## end the cluster of make cluster
 # The first run downloads a kernel and builds modules for it, which takes some minutes.
 vm: ## run a shell in a machine with SR-IOV, VFIO, vDPA and a pod that has a VF; "exit" ends it (root)
 	@cd test && $(GO) run ./vm/shell
+
+vm-selinux: ## the tests of SELinux, in a machine that enforces Debian's policy (root)
+	cd test && JACKFIELD_VM_SELINUX=1 $(GO) test $(SYSTEM) -v -run SELinux ./vm
 
 # make install DESTDIR=... PREFIX=/usr; deploy/install/install.sh has the other paths.
 INSTALL_PATHS := $(foreach v,DESTDIR PREFIX SYSCONFDIR UNITDIR CNIBINDIR NETAVARKDIR NRIPLUGINDIR NRICONFDIR,$(if $($(v)),$(v)='$($(v))')) BIN='$(BIN)'

@@ -21,6 +21,9 @@ import (
 
 const programs = "/share/bin/"
 
+// firstSubUID is the host's user that is root in a container with a user namespace.
+const firstSubUID = 200000
+
 // host runs containers with an OCI runtime alone, which takes a second where a pod of containerd takes ten. They are
 // containers of pods to Jackfield: a kubelet reports their devices.
 type host struct {
@@ -37,14 +40,33 @@ type box struct {
 	runtime string // a program; "" is runc
 	inject  bool   // by jackfield inject, and not by the hook
 	devices []device
-	demand  bool   // its annotation requests the devices, so it must not start without them
+	demand  bool // its annotation requests the devices, so it must not start without them
+	// request is another annotation.
+	request string
+	// present are nodes of the host that the device plugin has delivered.
+	present []string
 	command string // for the shell
 	// apparmor is the container's profile.
 	apparmor string
+	// label is the container's SELinux label. Its files in memory have [fileLabel].
+	label string
+	// userNS gives the container a user namespace.
+	userNS bool
 	// memlock is the limit of locked memory; 0 is that of the runtime.
 	memlock uint64
 	// user is the user and group; 0 is root.
 	user uint32
+}
+
+// annotation is the key of a pod's requests.
+const annotation = "devices.jackfield.dev"
+
+// requests returns the value of the pod's annotation; "" for none.
+func (b *box) requests() string {
+	if b.demand {
+		return "resource:" + resource
+	}
+	return b.request
 }
 
 func newHost(t *testing.T, config string) *host {
@@ -105,11 +127,26 @@ func (h *host) spec(b box) *rspec.Spec {
 	for _, dir := range []string{"/usr", "/share/bin", "/etc/libibverbs.d"} {
 		s.Mounts = append(s.Mounts, rspec.Mount{Destination: dir, Type: "bind", Source: dir, Options: []string{"bind", "ro"}})
 	}
+	if b.label != "" {
+		s.Process.SelinuxLabel, s.Linux.MountLabel = b.label, fileLabel
+	}
+	if b.userNS {
+		s.Linux.Namespaces = append(s.Linux.Namespaces, rspec.LinuxNamespace{Type: rspec.UserNamespace})
+		ids := []rspec.LinuxIDMapping{{HostID: firstSubUID, Size: 65536}}
+		s.Linux.UIDMappings, s.Linux.GIDMappings = ids, ids
+	}
 	if b.memlock != 0 {
 		s.Process.Rlimits = []rspec.POSIXRlimit{{Type: "RLIMIT_MEMLOCK", Hard: b.memlock, Soft: b.memlock}}
 	}
-	if b.demand {
-		s.Annotations["devices.jackfield.dev"] = "resource:" + resource
+	if request := b.requests(); request != "" {
+		s.Annotations[annotation] = request
+	}
+	for _, node := range b.present {
+		major, minor := number(h.t, node)
+		at := [2]int64{int64(major), int64(minor)}
+		s.Linux.Devices = append(s.Linux.Devices, rspec.LinuxDevice{Path: node, Type: "c", Major: at[0], Minor: at[1]})
+		s.Linux.Resources.Devices = append(s.Linux.Resources.Devices,
+			rspec.LinuxDeviceCgroup{Allow: true, Type: "c", Major: &at[0], Minor: &at[1], Access: "rwm"})
 	}
 	if !b.inject {
 		hook := func(stage string) []rspec.Hook {
@@ -151,10 +188,18 @@ func (h *host) command(b box) *exec.Cmd {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	script := `"$@"`
+	script := `exec "$@"`
 	if b.inject {
-		script = programs + "jackfield inject --config " + h.config + " --bundle " + bundle + " --sandbox-id " + b.name +
-			" --container-id " + b.name + " -n telco --pod " + b.name + ` --container app && "$@"`
+		inject := programs + "jackfield inject --config " + h.config + " --bundle " + bundle + " --sandbox-id " + b.name +
+			" --container-id " + b.name + " -n telco --pod " + b.name + " --container app"
+		if request := b.requests(); request != "" {
+			inject += " --annotation " + annotation + "=" + request
+		}
+		script = inject + " && " + script
+		if b.label != "" {
+			// Files have the labels that a privileged pod gives them.
+			script = "label=/proc/self/attr/exec; echo " + pluginLabel + " >$label; " + inject + ` || exit; echo >$label; exec "$@"`
+		}
 	}
 	cmd := exec.Command("sh", "-c", script, "sh", b.runtime, "--root", filepath.Join(h.dir, "runtime"), "run", "--bundle", bundle, b.name)
 	cmd.WaitDelay = time.Minute
@@ -196,6 +241,16 @@ func (h *host) refused(b box, texts ...string) {
 		h.t.Errorf("container %q has started: %s", b.name, out)
 	}
 	check(h.t, out, texts...)
+}
+
+// explain returns what jackfield explain prints about a container that was run.
+func (h *host) explain(name string) string {
+	h.t.Helper()
+	cmd := exec.CommandContext(h.t.Context(), programs+"jackfield", "explain", "-", "--config", h.config, "--sandbox-id", name)
+	cmd.Stdin = strings.NewReader("{apiVersion: v1, kind: Pod, metadata: {name: " + name + ", namespace: telco, uid: " + name +
+		", annotations: {devices.jackfield.dev: \"resource:" + resource + "\"}}, spec: {containers: [{name: app}]}}")
+	out, _ := cmd.CombinedOutput()
+	return string(out)
 }
 
 // running is a container that runs beside the test.

@@ -61,6 +61,7 @@ func TestContainersUseVerbs(t *testing.T) {
 	}
 	pingpong := func(name string) string { return "ibv_rc_pingpong --iters=100 --gid-idx=0 --ib-dev=" + name }
 	h := newHost(t, config)
+	h.refused(box{name: "foreign", devices: []device{verbs(vf2, "rxe1")}}, `RDMA device "rxe1" is not one of PCI device "`+vf2+`"`)
 	server := h.start(box{name: "server", user: user, devices: []device{verbs(vf2, "rxe0")},
 		command: listNodes + pingpong("rxe0") + " 2>&1"})
 	// The containers have the machine's network. The program's output comes at its end.

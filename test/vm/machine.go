@@ -294,9 +294,13 @@ func (m *machine) arguments(s session, share, accel string) []string {
 	if s.Console {
 		port = "virtconsole,chardev=terminal"
 	}
+	kernelArgs := "console=ttyS0 quiet intel_iommu=on mitigations=off clocksource=hpet no_timer_check random.trust_cpu=on rdinit=/init panic=-1"
+	if isSELinux() {
+		kernelArgs += " security=selinux selinux=1"
+	}
 	args = append(args, "-accel", accel, "-cpu", cpu, "-device", port, "-bios", m.bios,
 		"-kernel", m.image.Kernel, "-initrd", m.image.Initrd,
-		"-append", "console=ttyS0 quiet intel_iommu=on mitigations=off clocksource=hpet no_timer_check random.trust_cpu=on rdinit=/init panic=-1",
+		"-append", kernelArgs,
 		"-serial", "file:"+filepath.Join(share, "console.log"),
 		"-drive", "file="+m.image.Root+",if=none,id=root,format=raw,snapshot=on",
 		"-fsdev", "local,id=share,path="+share+",security_model=none", "-device", "virtio-9p-pci,bus=pcie.0,fsdev=share,mount_tag=share")

@@ -15,6 +15,7 @@ import (
 	"github.com/jackfield/jackfield/test/e2e"
 	"github.com/jackfield/jackfield/test/e2e/jail"
 	"github.com/jackfield/jackfield/test/e2e/node"
+	"github.com/jackfield/jackfield/test/parts"
 )
 
 // Main replaces TestMain: it starts the machine, runs the tests in it, and exits. Where that is impossible it still runs
@@ -48,6 +49,11 @@ func exit(code int, err error) {
 func setUp() error {
 	if err := os.MkdirAll("/sys/fs/cgroup/"+cgroup, 0o755); err != nil {
 		return err
+	}
+	if isSELinux() {
+		if err := startSELinux(); err != nil {
+			return err
+		}
 	}
 	return errors.Join(setUpHardware(context.Background()), setHugePages(hugePages))
 }
@@ -101,6 +107,10 @@ func runTests() (int, error) {
 	}
 	script := env + `exec >"$(echo /dev/vport*p1)" 2>&1
 /share/bin/test ` + strings.Join(args, " ") + "\n"
+	if isSELinux() {
+		// The policy has no label for new files of /share.
+		script += "status=$?\necho 0 >/sys/fs/selinux/enforce\nexit $status\n"
+	}
 	return m.run(ctx, session{Programs: programs, Script: script})
 }
 
@@ -117,6 +127,17 @@ func prepareSession(ctx context.Context) (m *machine, programs map[string]string
 	programs = map[string]string{}
 	inside := *kit
 	inside.Runc, inside.Busybox, inside.CNI = "/usr/sbin/runc", "/usr/bin/busybox", "/usr/lib/cni"
+	inside.AppArmor = !isSELinux()
+	if isSELinux() {
+		store, err := parts.Open()
+		if err != nil {
+			return nil, nil, "", err
+		}
+		store.Logf = logf
+		if programs, err = buildPolicies(ctx, store, m.cache, logf); err != nil {
+			return nil, nil, "", err
+		}
+	}
 	inside.Commands = map[string]string{}
 	for name, file := range kit.Commands {
 		programs[name], inside.Commands[name] = file, "/share/bin/"+name
@@ -132,7 +153,7 @@ func prepareSession(ctx context.Context) (m *machine, programs map[string]string
 	if err != nil {
 		return nil, nil, "", err
 	}
-	variables = append(variables, "CI="+os.Getenv("CI"), "TMPDIR="+jail.TempDir, "PATH=/share/bin:/usr/sbin:/usr/bin", jail.InsideEnv(cgroup))
+	variables = append(variables, "CI="+os.Getenv("CI"), selinuxEnv+"="+os.Getenv(selinuxEnv), "TMPDIR="+jail.TempDir, "PATH=/share/bin:/usr/sbin:/usr/bin", jail.InsideEnv(cgroup))
 	for _, v := range variables {
 		env += "export " + quote(v) + "\n"
 	}

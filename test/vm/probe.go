@@ -5,6 +5,7 @@ package vm
 import (
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"unsafe"
 
@@ -39,6 +40,9 @@ const (
 //	hold NODE ADDRESS    is group, and keeps the function open
 //	cdev NODE            binds the function to iommufd, reads its IDs and maps memory for DMA
 //	vdpa NODE            reads the virtio device ID of a vDPA device
+//	vduse NAME           serves a vDPA device, on the host
+//	connect PATH         connects to a socket
+//	lock                 locks 16 MiB of memory
 func probe(args []string) error {
 	switch {
 	case len(args) == 3 && args[0] == "group":
@@ -51,6 +55,25 @@ func probe(args []string) error {
 		return err
 	case len(args) == 2 && args[0] == "cdev":
 		return probeCdev(args[1])
+	case len(args) == 2 && args[0] == "connect":
+		conn, err := net.Dial("unix", args[1])
+		if err != nil {
+			return err
+		}
+		fmt.Println("connected")
+		return conn.Close()
+	case len(args) == 1 && args[0] == "lock":
+		memory, err := unix.Mmap(-1, 0, 16<<20, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+		if err == nil {
+			err = unix.Mlock(memory)
+		}
+		if err != nil {
+			return fmt.Errorf("lock memory: %w", err)
+		}
+		fmt.Println("locked")
+		return nil
+	case len(args) == 2 && args[0] == "vduse":
+		return serveVDUSE(args[1])
 	case len(args) == 2 && args[0] == "vdpa":
 		f, err := os.OpenFile(args[1], os.O_RDWR, 0)
 		if err != nil {

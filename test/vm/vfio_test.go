@@ -57,8 +57,8 @@ func intrudes(t *testing.T, node string) string {
 	return fmt.Sprintf("rm -f /dev/other; mknod /dev/other c %d %d && (: <>/dev/other) 2>&1; ", major, minor)
 }
 
-// Under containerd, a container opens its VF through the IOMMU group and through iommufd, and maps memory for it. The
-// function of another pod has no node, and the container's cgroup denies its number. A restarted plugin changes nothing.
+// Under containerd and its default profile of AppArmor, a container opens its VF through the IOMMU group and through
+// iommufd, and maps memory for it. The function of another pod has no node, and the container's cgroup denies its number. A restarted plugin changes nothing.
 func TestPodsUseTheirVFs(t *testing.T) {
 	Require(t)
 	bindAll(t, "vfio-pci", vf0, vf1)
@@ -74,6 +74,7 @@ func TestPodsUseTheirVFs(t *testing.T) {
 		check(t, r.probe(c, "group", groupNode(own[0]), own[1]), "no such device")
 		r.denied(c, groupNode(own[1]))
 		r.denied(c, cdevNode(own[1]))
+		check(t, c.Output("cat", "/proc/self/attr/current"), "cri-containerd.apparmor.d (enforce)")
 		check(t, c.Output("env"), "JACKFIELD_NET1_PCI="+own[0], "JACKFIELD_NET1_EAL=-a "+own[0])
 	}
 	if err := r.plugin.Stop(node.Patience); err != nil {
@@ -118,11 +119,11 @@ func TestRuleSelectsVFIOInterface(t *testing.T) {
 	Require(t)
 	bindAll(t, "vfio-pci", vf0)
 	for name, tc := range map[string]struct{ patterns, nodes, use string }{
-		"group":   {`["/dev/vfio/*"]`, sorted("/dev/vfio/vfio", groupNode(vf0)), "group " + groupNode(vf0) + " " + vf0},
-		"iommufd": {`["/dev/vfio/devices/*", "/dev/iommu"]`, sorted("/dev/iommu", cdevNode(vf0)), "cdev " + cdevNode(vf0)},
+		"group":   {`"/dev/vfio/*"`, sorted("/dev/vfio/vfio", groupNode(vf0)), "group " + groupNode(vf0) + " " + vf0},
+		"iommufd": {`"/dev/vfio/devices/*", "/dev/iommu"`, sorted("/dev/iommu", cdevNode(vf0)), "cdev " + cdevNode(vf0)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := newHost(t, "kubelet: {required: true}\npolicy: {rules: [{name: telco, for: {namespaces: [telco]}, allow: {devices: "+tc.patterns+"}}]}\n")
+			h := newHost(t, grant(tc.patterns))
 			out := h.succeed(box{name: "only-" + name, devices: []device{pci(vf0)}, command: listNodes + probeTool + tc.use + " 2>&1"}, "mapped")
 			if got := nodesIn(out); got != tc.nodes {
 				t.Errorf("the container has %q, want %q", got, tc.nodes)
@@ -153,7 +154,7 @@ func TestSharedIOMMUGroup(t *testing.T) {
 }
 
 // The container's devices follow the driver of its VF. A function without a driver is refused, and one with a driver of
-// the kernel has no node and no arguments for EAL.
+// the kernel has no node and no arguments for EAL. jackfield explain agrees each time.
 func TestDriverOfVFChanges(t *testing.T) {
 	Require(t)
 	if err := run(t.Context(), "modprobe", "igbvf"); err != nil {
@@ -166,13 +167,16 @@ func TestDriverOfVFChanges(t *testing.T) {
 		switch driver {
 		case "":
 			h.refused(b, "bound to no driver")
+			check(t, h.explain(b.name), "would be refused", "bound to no driver")
 		case "igbvf":
 			out := h.succeed(b, "JACKFIELD_NET1_PCI="+vf3)
 			if strings.Contains(out, "_EAL=") || nodesIn(out) != "" {
 				t.Errorf("with %s the container has nodes or arguments for EAL:\n%s", driver, out)
 			}
+			check(t, h.explain(b.name), "would be created", "bound to a driver of the kernel")
 		default:
 			h.succeed(b, "JACKFIELD_NET1_EAL=-a "+vf3, groupNode(vf3), cdevNode(vf3))
+			check(t, h.explain(b.name), "would be created", groupNode(vf3), cdevNode(vf3))
 		}
 	}
 }

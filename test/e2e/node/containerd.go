@@ -150,7 +150,7 @@ func (c containerd) configV2() string {
   platform = "linux/%s"
   snapshotter = "native"
 [plugins."io.containerd.cri.v1.runtime"]
-  disable_apparmor = true
+  disable_apparmor = %t
   restrict_oom_score_adj = true
   tolerate_missing_hugetlb_controller = true
   netns_mounts_under_state_dir = true
@@ -169,7 +169,7 @@ func (c containerd) configV2() string {
 [plugins."io.containerd.grpc.v1.cri"]
   stream_server_address = "127.0.0.1"
   stream_server_port = "0"
-`, PauseImage, c.n.path("certs.d"), runtime.GOARCH, c.n.opts.CDI, tomlList(c.n.cdiDirs()), c.n.ociRuntime(),
+`, PauseImage, c.n.path("certs.d"), runtime.GOARCH, !c.n.kit.AppArmor, c.n.opts.CDI, tomlList(c.n.cdiDirs()), c.n.ociRuntime(),
 		c.n.path("cni", "bin"), c.n.path("cni", "conf"))
 }
 

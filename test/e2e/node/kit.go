@@ -64,6 +64,9 @@ type Kit struct {
 	// Crun is a script that runs crun.
 	Crun string
 	CRIO CRIOKit
+	// AppArmor makes containerd load its default profile into the kernel, which the tests must not share with the host,
+	// and run containers under it.
+	AppArmor bool
 	// Commands are Jackfield's own commands, and sockclient, by name.
 	Commands map[string]string
 	// Broken says why a command could not be built.
