@@ -62,7 +62,8 @@ func (c *runtimeCalls) timeLeft(ctx context.Context) time.Duration {
 
 // runOnWorker runs f, which can hang, on a worker, and waits for it until the runtime's deadline is near. Then it
 // returns [deadline.ErrTimeout], and f goes on by itself.
-func (c *runtimeCalls) runOnWorker(ctx context.Context, h telemetry.Handler, pod *api.PodSandbox, f func() error) error {
+func (c *runtimeCalls) runOnWorker(ctx context.Context, h telemetry.Handler, pod *api.PodSandbox,
+	f func() error) error {
 	return c.runOrUndo(ctx, h, pod, func(context.Context) error { return f() }, func() {})
 }
 

@@ -109,7 +109,8 @@ func (l *commandLine) addFlags(f *pflag.FlagSet) {
 	f.BoolVar(&l.leastPrivilege, "least-privilege", false, "give up all capabilities but those that are needed")
 	f.StringVar(&l.probed, "probe", "", "do not run the plugin: ask a running one at this `URL`, "+
 		"as http://127.0.0.1:9480/readyz, print the answer and fail unless it is 200")
-	// cobra's own flag would link text/template, and with it all exported methods: 2.5 MiB of memory (BenchmarkDaemonIdle).
+	// cobra's own flag would link text/template, and with it all exported methods: 2.5 MiB of memory
+	// (BenchmarkDaemonIdle).
 	f.BoolVarP(&l.version, "version", "v", false, "version for jackfield-nri")
 	f.StringVar(&l.logLevel, "log-level", "info", "`level`: error, warning, info or debug")
 	f.StringVar(&l.logFormat, "log-format", "text", "`format`: text or json")

@@ -76,7 +76,8 @@ type ConfigStatus struct {
 
 func newConfiguration(d *daemon, opts Options, core *atomic.Pointer[core], containers *containerTable,
 	dirs *dircheck.Checker, state *stateDir, follow func(*core)) *configuration {
-	return &configuration{daemon: d, opts: opts, core: core, containers: containers, dirs: dirs, state: state, follow: follow}
+	return &configuration{daemon: d, opts: opts, core: core, containers: containers, dirs: dirs, state: state,
+		follow: follow}
 }
 
 // start puts the configuration of the options into force, and watches its file.

@@ -179,8 +179,8 @@ func (c *creator) stage(ctx context.Context, n *creation) error {
 	return err
 }
 
-// removeLateState removes the state of a container that a worker prepared after the runtime's deadline, when the runtime
-// had already received an error.
+// removeLateState removes the state of a container that a worker prepared after the runtime's deadline, when the
+// runtime had already received an error.
 func (c *creator) removeLateState(n *creation) {
 	if n.plan.Staging != nil {
 		c.state.removeContainer(n.pod, n.c)

@@ -21,7 +21,8 @@ import (
 const numbersInterval = 10 * time.Second
 
 // deviceNumbers finds device numbers of running containers that no longer lead to the device that the container was
-// given. If such a number leads to another device, the container can open that device: the device cgroup grants numbers.
+// given. If such a number leads to another device, the container can open that device: the device cgroup grants
+// numbers.
 type deviceNumbers struct {
 	*daemon
 	containers *containerTable
@@ -82,7 +83,10 @@ func (n *deviceNumbers) checkDevice(holder *engine.Holder, d *engine.HeldDevice,
 		lost.removed = append(lost.removed, device)
 	case err == nil && d.Device.IsAnother(&now):
 		reused := status.ReusedNumber{LostDevice: device, Now: now.String()}
-		at := slices.IndexFunc(known.reused, func(k status.ReusedNumber) bool { return isSame(&k.LostDevice) && k.Now == reused.Now })
+		at := slices.IndexFunc(known.reused, func(k status.ReusedNumber) bool {
+			return isSame(&k.LostDevice) &&
+				k.Now == reused.Now
+		})
 		if at >= 0 {
 			reused.Since = known.reused[at].Since
 		} else {
@@ -104,5 +108,6 @@ func (n *deviceNumbers) report(r *status.ReusedNumber) {
 	}
 	line := *record
 	line.Since = r.Since
-	n.audit.write(eventReused, fmt.Errorf("%w; %s (%s) was %s and is %s", err, r.Path, r.Number, r.Granted, r.Now), line, 0)
+	n.audit.write(eventReused, fmt.Errorf("%w; %s (%s) was %s and is %s", err, r.Path, r.Number, r.Granted, r.Now), line,
+		0)
 }

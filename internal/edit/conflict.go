@@ -23,8 +23,8 @@ func NewConflict(kind, name string, first, second Origin, detail string) error {
 	return errdefs.ErrConflict.WithMessage(text)
 }
 
-// HiddenDevice returns an errdefs.ErrConflict if a bind mount that the container has hides a device node of the edits, or
-// nil. A mount of the edits is the decision of the file's author.
+// HiddenDevice returns an errdefs.ErrConflict if a bind mount that the container has hides a device node of the edits,
+// or nil. A mount of the edits is the decision of the file's author.
 //
 // OCI runtimes make the nodes after the mounts. They make none at all if /dev is a bind mount, and none where a file
 // exists. In another mounted directory the node would be made on the host, in a volume.

@@ -13,9 +13,9 @@ import (
 	"github.com/jackfield/jackfield/pkg/devices"
 )
 
-// A program that uses a device of VFIO, vhost-vdpa or RDMA pins the memory that the device accesses. The kernel accounts
-// for it by RLIMIT_MEMLOCK, which is 8 MiB by default. The capability IPC_LOCK lifts the limit for VFIO and RDMA only,
-// and only for root in the host's user namespace.
+// A program that uses a device of VFIO, vhost-vdpa or RDMA pins the memory that the device accesses. The kernel
+// accounts for it by RLIMIT_MEMLOCK, which is 8 MiB by default. The capability IPC_LOCK lifts the limit for VFIO and
+// RDMA only, and only for root in the host's user namespace.
 
 // raiseMemlock raises the container's limit of locked memory to limits.memlock of the rule that granted a device. o is
 // the origin of the device's node. A running container keeps its limit.

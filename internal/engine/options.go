@@ -49,8 +49,8 @@ type Options struct {
 	ConfigName string
 }
 
-// onNode returns advice that only an administrator of the node can follow, such as "run `jackfield devices`". The author
-// of a pod reads errors in the pod's events, and learns from the text whose part it is.
+// onNode returns advice that only an administrator of the node can follow, such as "run `jackfield devices`". The
+// author of a pod reads errors in the pod's events, and learns from the text whose part it is.
 func (o *Options) onNode(advice string) string {
 	if o.ForAdministrator {
 		return advice

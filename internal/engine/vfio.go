@@ -14,8 +14,8 @@ import (
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
 
-// selectNodes returns the nodes that the container lacks. A device of VFIO can have the nodes of two interfaces, the IOMMU
-// group and iommufd, and an application needs those of one. If the container has or is granted all nodes of one
+// selectNodes returns the nodes that the container lacks. A device of VFIO can have the nodes of two interfaces, the
+// IOMMU group and iommufd, and an application needs those of one. If the container has or is granted all nodes of one
 // interface alone, the nodes of the other are omitted.
 func selectNodes(nodes []nodeDecision) (missing, omitted []nodeDecision) {
 	usable := func(i sysfs.VFIOInterface) (exists, complete bool) {

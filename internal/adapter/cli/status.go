@@ -223,7 +223,8 @@ func (q *statusQuery) removeOthers(n *status.Node) {
 	n.Containers = slices.DeleteFunc(n.Containers, isOtherContainer)
 	n.Missed = slices.DeleteFunc(n.Missed, isOtherContainer)
 	isOtherDevice := func(d *status.LostDevice) bool { return isOther(d.Namespace, d.Pod, d.Container, d.ContainerID) }
-	n.ReusedNumbers = slices.DeleteFunc(n.ReusedNumbers, func(r status.ReusedNumber) bool { return isOtherDevice(&r.LostDevice) })
+	n.ReusedNumbers = slices.DeleteFunc(n.ReusedNumbers,
+		func(r status.ReusedNumber) bool { return isOtherDevice(&r.LostDevice) })
 	n.RemovedDevices = slices.DeleteFunc(n.RemovedDevices, func(d status.LostDevice) bool { return isOtherDevice(&d) })
 	n.Sockets = slices.DeleteFunc(n.Sockets, func(s status.PlacedSocket) bool {
 		return isOther(s.Namespace, s.Pod,

@@ -81,9 +81,9 @@ func ownMemlock() *edit.Rlimit {
 	return &edit.Rlimit{Soft: quantity.Memory(own.Cur), Hard: quantity.Memory(own.Max)}
 }
 
-// possibleMemlock is engine.Request.LimitMemlock of Podman. Without CAP_SYS_RESOURCE in the host's user namespace, as in
-// rootless Podman, the runtime cannot raise the hard limit and would not start the container. This short process tries
-// it on itself.
+// possibleMemlock is engine.Request.LimitMemlock of Podman. Without CAP_SYS_RESOURCE in the host's user namespace, as
+// in rootless Podman, the runtime cannot raise the hard limit and would not start the container. This short process
+// tries it on itself.
 func possibleMemlock(wanted quantity.Memory) (quantity.Memory, string) {
 	own := ownMemlock()
 	if own == nil || wanted <= own.Hard {

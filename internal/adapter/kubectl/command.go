@@ -176,7 +176,8 @@ func (c *client) explainCommand() *cobra.Command {
 		}
 		return c.explain(cmd.Context(), t)
 	})
-	cmd.Flags().StringVarP(&file, "filename", "f", "", "`FILE`, directory or URL with pods or workloads; - is standard input")
+	cmd.Flags().StringVarP(&file, "filename", "f", "",
+		"`FILE`, directory or URL with pods or workloads; - is standard input")
 	cmd.Flags().StringVar(&node, "node", "", "`name` of the node on which the pods of --filename would run")
 	return cmd
 }

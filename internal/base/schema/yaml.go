@@ -29,8 +29,8 @@ func ParseYAML(text string) (*jsontree.Node, *diag.Diagnostic) {
 }
 
 // ParsePlain is like ParseYAML, for a file that people write. It rejects YAML features that obscure the meaning of a
-// file: anchors, aliases (and with them documents that grow when decoded), tags, merge keys, and keys of other types than
-// string. A date without quotes is a [jsontree.Time]. It returns all faults. Without a tree, the text cannot be
+// file: anchors, aliases (and with them documents that grow when decoded), tags, merge keys, and keys of other types
+// than string. A date without quotes is a [jsontree.Time]. It returns all faults. Without a tree, the text cannot be
 // decoded.
 func ParsePlain(text string) (*jsontree.Node, diag.List) {
 	return parseYAML(text, true)

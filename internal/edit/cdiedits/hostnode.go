@@ -59,7 +59,8 @@ func completeNode(host hostfs.Root, n *specs.DeviceNode) *diag.Diagnostic {
 // compareNodes returns how the node of a spec contradicts the host's node.
 func compareNodes(n, onHost *specs.DeviceNode) *diag.Diagnostic {
 	if t := ModeType(n.FileMode); t != "" && t != onHost.Type {
-		rule := fmt.Sprintf("is a node of type %s on the host, but the file's fileMode has the type bits of %s", onHost.Type, t)
+		rule := fmt.Sprintf("is a node of type %s on the host, but the file's fileMode has the type bits of %s", onHost.Type,
+			t)
 		return nodeFault(rule, "set fileMode to its permission bits")
 	}
 	sameType := n.Type == "" || n.Type == onHost.Type || n.Type == "u" && onHost.Type == "c"

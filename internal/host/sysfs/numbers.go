@@ -107,7 +107,8 @@ func DeviceOf(host hostfs.Root, block bool, major, minor uint32) (NumberedDevice
 	return d, err
 }
 
-// readFunctions sets NumberedDevice.Functions, and the class of a vhost-vdpa node. dir is its directory in /sys/devices.
+// readFunctions sets NumberedDevice.Functions, and the class of a vhost-vdpa node. dir is its directory in
+// /sys/devices.
 func (l lookup) readFunctions(d *NumberedDevice, dir string) error {
 	withAddress := func(name string) []string {
 		if address := lastPCIAddress(dir); address != "" {

@@ -108,7 +108,8 @@ func (t *Attachment) planAdd() (*addition, error) {
 		return nil, err
 	}
 	if dir := a.record.Directory; dir != "" {
-		a.record.SocketDir, a.record.ClaimsDir, a.record.Claimed = t.SocketDir, t.ClaimsDir, claimedPath(t.Root, t.SocketDir, dir)
+		a.record.SocketDir, a.record.ClaimsDir, a.record.Claimed = t.SocketDir, t.ClaimsDir, claimedPath(t.Root, t.SocketDir,
+			dir)
 	}
 	a.record.InfoKept = a.before != nil
 	return a, nil

@@ -137,7 +137,8 @@ func (t *Attachment) holder(containerID string) sockdir.Holder {
 // claimAndCreateSocketDir claims an attachment's directory for the pod and creates it. The claim
 // prevents other pods from getting the directory before the pod's first container is created.
 func (a *addition) claimAndCreateSocketDir(name string) (err error) {
-	dirs, claimed, holder := sockdir.New(a.Root, a.ClaimsDir), claimedPath(a.Root, a.SocketDir, name), a.holder(a.ContainerID)
+	dirs, claimed, holder := sockdir.New(a.Root, a.ClaimsDir), claimedPath(a.Root, a.SocketDir,
+		name), a.holder(a.ContainerID)
 	fresh, err := dirs.Claim(claimed, holder, true)
 	if errdefs.IsConflict(err) {
 		return Fail(codeConfig, "the attachment's socket directory belongs to another pod", "%v", err)

@@ -119,8 +119,8 @@ func Release(ctx context.Context, key record.Key, i *record.IPAM, environ []stri
 	return err
 }
 
-// ReleaseAbandoned returns a function that calls [Release] outside of a CNI operation. The IPAM plugin gets the system's
-// PATH and an empty CNI_NETNS.
+// ReleaseAbandoned returns a function that calls [Release] outside of a CNI operation. The IPAM plugin gets the
+// system's PATH and an empty CNI_NETNS.
 func ReleaseAbandoned(stderr io.Writer) func(context.Context, record.Key, *record.IPAM) error {
 	return func(ctx context.Context, key record.Key, i *record.IPAM) error {
 		return Release(ctx, key, i, []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "CNI_NETNS="}, stderr)

@@ -99,7 +99,8 @@ func ParseHeader(data []byte) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Config{document: document{string(data), root}, Version: "0.1.0"} // the version of a configuration without a version
+	c := &Config{document: document{string(data), root},
+		Version: "0.1.0"} // the version of a configuration without a version
 	c.Source = c
 	for _, f := range []struct {
 		key string

@@ -56,8 +56,9 @@ func (c *Config) ApplyLocations(permissive bool) error {
 	return nil
 }
 
-// findStateDir sets StateDir to the listed directory that has the attachment's record. Multus 4.3 can drop stateDir from
-// the configuration of DEL, so an absent stateDir does not mean that ADD wrote the record into the default directory.
+// findStateDir sets StateDir to the listed directory that has the attachment's record. Multus 4.3 can drop stateDir
+// from the configuration of DEL, so an absent stateDir does not mean that ADD wrote the record into the default
+// directory.
 func (c *Config) findStateDir() {
 	if node, err := c.NodeConfig(); err == nil {
 		c.StateDir = cmp.Or(attach.StateDirOf(c.Root, node, c.Key), c.StateDir)

@@ -16,8 +16,8 @@ var pinningNodes = []struct{ dir, prefix string }{
 	{"/dev/vfio", ""}, {"/dev/vfio/devices", "vfio"}, {"/dev", "vhost-vdpa-"}, {"/dev/infiniband", "uverbs"},
 }
 
-// checkMemlock reports the rules that grant devices whose programs pin memory, and that do not raise the limit of locked
-// memory. Such a program fails in the container with the runtime's limit, and its error rarely says why.
+// checkMemlock reports the rules that grant devices whose programs pin memory, and that do not raise the limit of
+// locked memory. Such a program fails in the container with the runtime's limit, and its error rarely says why.
 func checkMemlock(_ context.Context, n *node) (found findings) {
 	const maxEntries = 4096
 	var nodes []string

@@ -13,9 +13,9 @@ import (
 	"github.com/jackfield/jackfield/pkg/devices"
 )
 
-// noteHugePages adds a note to the first request with EAL arguments if the container has fewer huge pages than DPDK needs.
-// limit is the sum of the container's hugepages-* limits. A socket can be used without DPDK, so its note needs a command
-// line that has the EAL arguments.
+// noteHugePages adds a note to the first request with EAL arguments if the container has fewer huge pages than DPDK
+// needs. limit is the sum of the container's hugepages-* limits. A socket can be used without DPDK, so its note needs a
+// command line that has the EAL arguments.
 func noteHugePages(out *Explanation, args []string, limit quantity.Memory) {
 	view, _ := devices.Parse(out.View) // the engine wrote it
 	hasEAL := func(it engine.Item) bool {

@@ -16,8 +16,8 @@ import (
 	"github.com/jackfield/jackfield/internal/source/attachment"
 )
 
-// Objects are the objects of manifests that decide which devices containers get. Of two networks or claims with the same
-// name the last one counts.
+// Objects are the objects of manifests that decide which devices containers get. Of two networks or claims with the
+// same name the last one counts.
 type Objects struct {
 	Pods     []*Pod             // and pod templates, in the order of the files
 	Networks map[string]Network // of Jackfield, and those that no plugin can read, by NAMESPACE/NAME

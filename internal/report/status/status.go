@@ -154,7 +154,8 @@ func (d *LostDevice) Title() string {
 
 // RemovedText describes a device whose number leads to no device.
 func (d *LostDevice) RemovedText() string {
-	return fmt.Sprintf("%s cannot open %s (%s): %s was removed, or unbound from its driver", d.Title(), d.Path, d.Number, d.Granted)
+	return fmt.Sprintf("%s cannot open %s (%s): %s was removed, or unbound from its driver", d.Title(), d.Path, d.Number,
+		d.Granted)
 }
 
 // ReusedNumber is a device number of a running container that leads to another device now.

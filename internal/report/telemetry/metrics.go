@@ -156,7 +156,8 @@ func pluginMetrics(c *Counters, s *Sample) []metric {
 			one(c.Containers.Load())},
 		{Family{"jackfield_containers_untouched_total", counter, "Containers without a request."}, nil,
 			one(c.Untouched.Load())},
-		{Family{"jackfield_containers_timed_out_total", counter, "Containers refused at the runtime's deadline."}, nil, one(c.TimedOut.Load())},
+		{Family{"jackfield_containers_timed_out_total", counter, "Containers refused at the runtime's deadline."}, nil,
+			one(c.TimedOut.Load())},
 		{Family{"jackfield_requests_total", counter, "Requests by source and outcome."}, []string{"source", "outcome"},
 			c.requestValues()},
 		{Family{"jackfield_refusals_total", counter, "Refusals by policy rule."},
@@ -168,7 +169,8 @@ func pluginMetrics(c *Counters, s *Sample) []metric {
 		{handlerTimeouts, nil, nil},
 		{Family{"jackfield_workers_busy", gauge, "Goroutines that work on calls of the runtime, including blocked ones."},
 			nil, one(s.Workers)},
-		{Family{"jackfield_workers_max", gauge, "Limit of busy workers, at which calls are refused."}, nil, one(s.WorkersMax)},
+		{Family{"jackfield_workers_max", gauge, "Limit of busy workers, at which calls are refused."}, nil,
+			one(s.WorkersMax)},
 		{Family{"jackfield_directory_up", gauge, "1 while the file system of a configured directory responds, otherwise 0."},
 			[]string{"directory", "use"}, directories},
 		{Family{"jackfield_panics_total", counter, "Panics that were recovered; each is in the log with its stack."}, nil,
@@ -224,11 +226,13 @@ func stagingMetrics(c *Counters, s *Sample) []metric {
 			one(len(s.Node.Containers))},
 		{Family{"jackfield_containers_missed", gauge, "Running containers that lack what they requested."}, nil,
 			one(len(s.Node.Missed))},
-		{Family{"jackfield_device_numbers_reused", gauge, "Device numbers of running containers that lead to another device " +
-			"than the container was given."}, nil, one(len(s.Node.ReusedNumbers))},
+		{Family{"jackfield_device_numbers_reused", gauge,
+			"Device numbers of running containers that lead to another device " +
+				"than the container was given."}, nil, one(len(s.Node.ReusedNumbers))},
 		{Family{"jackfield_status_failures_total", counter, "Container records that could not be written or read: " +
 			"jackfield status loses the container at a restart."}, nil, one(c.StatusFailed.Load())},
-		{Family{"jackfield_socket_rebinds_total", counter, "Sockets rebound in running containers."}, nil, one(c.Rebinds.Load())},
+		{Family{"jackfield_socket_rebinds_total", counter, "Sockets rebound in running containers."}, nil,
+			one(c.Rebinds.Load())},
 		{Family{"jackfield_cleanup_failures_total", counter, "Removals of a container's or pod's state that left something " +
 			"behind."}, nil, one(c.CleanupFailed.Load())},
 	}
@@ -248,10 +252,13 @@ func vswitchMetrics(vswitches []vswitch.Status) []metric {
 	}
 	labels := []string{"vswitch"}
 	return []metric{
-		{Family{"jackfield_vswitch_up", gauge, "1 if the last check of a configured vswitch succeeded, otherwise 0."}, labels, up},
+		{Family{"jackfield_vswitch_up", gauge, "1 if the last check of a configured vswitch succeeded, otherwise 0."}, labels,
+			up},
 		{Family{"jackfield_vswitch_ports", gauge, "Ports of living pods on a vswitch."}, labels, ports},
-		{Family{"jackfield_vswitch_ports_missing", gauge, "Lost ports of living pods that were not re-created yet."}, labels, missing},
-		{Family{"jackfield_vswitch_ports_recreated_total", counter, "Lost ports of living pods that were re-created."}, labels, recreated},
+		{Family{"jackfield_vswitch_ports_missing", gauge, "Lost ports of living pods that were not re-created yet."}, labels,
+			missing},
+		{Family{"jackfield_vswitch_ports_recreated_total", counter, "Lost ports of living pods that were re-created."},
+			labels, recreated},
 		{Family{"jackfield_vswitch_ports_removed_total", counter, "Removed ports of deleted pods."}, labels, removed},
 		{Family{"jackfield_vswitch_errors_total", counter, "Failures to list, create or remove ports of a vswitch."}, labels,
 			failures},

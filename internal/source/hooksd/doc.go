@@ -9,7 +9,7 @@
 //   - A hook is only usable while the host has its program, and while only root and the user of this
 //     process can change the file, its directory and the program.
 //
-// The parser of Podman and CRI-O (go.podman.io/common/pkg/hooks) decides the meaning of a file. docs/reference/hooks.d.md
-// lists where this package is stricter. Conditions are compiled when a file is read; tests compare the results with
-// those of that parser.
+// The parser of Podman and CRI-O (go.podman.io/common/pkg/hooks) decides the meaning of a file.
+// docs/reference/hooks.d.md lists where this package is stricter. Conditions are compiled when a file is read; tests
+// compare the results with those of that parser.
 package hooksd

@@ -68,7 +68,8 @@ func Check(set *edit.Set, can Capabilities, request string) error {
 	return nil
 }
 
-// LimitMemlock returns the value of engine.Request.LimitMemlock: the limit of locked memory that an adjustment can have.
+// LimitMemlock returns the value of engine.Request.LimitMemlock: the limit of locked memory that an adjustment can
+// have.
 func (can Capabilities) LimitMemlock() func(wanted quantity.Memory) (possible quantity.Memory, why string) {
 	if can.Rlimits {
 		return nil

@@ -65,8 +65,8 @@ func (e *commandError) unavailable() bool {
 // runGrcli runs grcli with several commands, one a line, and returns its output lines. Without keepGoing
 // grcli stops at the first failed command. failed holds the errors of the commands. While grout's
 // listen queue is full, grcli fails before its first command, and runGrcli retries.
-func (d *Driver) runGrcli(ctx context.Context, keepGoing bool, commands ...string) (lines [][]byte, failed []*commandError,
-	err error) {
+func (d *Driver) runGrcli(ctx context.Context, keepGoing bool, commands ...string) (lines [][]byte,
+	failed []*commandError, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	err = retry.Every(grcliPause).Retry(ctx, vswitch.IsQueueFull, func() (err error) {
