@@ -124,9 +124,9 @@ recording: ## run the demo and record it as docs/images/demo.svg (root)
 screenshot: ## draw the dashboard as docs/images/dashboard.png (npm, Chromium)
 	cd test && $(GO) run ./monitoring/screenshot
 
-# MULTUS=1 adds Multus, and a pod with a second network.
+# MULTUS=1 adds Multus, and a pod with a second network. OVS=1 adds Open vSwitch, and an image with DPDK's testpmd.
 cluster: ## run a Kubernetes node with Jackfield and sample pods, until Ctrl-C (root)
-	@cd test && $(GO) run ./cluster/up $(if $(MULTUS),-multus)
+	@cd test && $(GO) run ./cluster/up $(if $(MULTUS),-multus) $(if $(OVS),-ovs)
 
 cluster-down: ## end the cluster of make cluster
 	@cd test && $(GO) run ./cluster/up down

@@ -327,11 +327,16 @@ func (n *Node) waitReady(ctx context.Context) error {
 // importImages imports the images of package node and Jackfield's.
 func (n *Node) importImages(ctx context.Context) error {
 	for _, archive := range []string{testImages, n.cluster.kit.Image} {
-		if err := n.ctr(ctx, "images", "import", "--local", "--snapshotter", "overlayfs", archive); err != nil {
+		if err := n.ImportImages(ctx, archive); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// ImportImages imports the images of an OCI layout, which is a tar archive.
+func (n *Node) ImportImages(ctx context.Context, archive string) error {
+	return n.ctr(ctx, "images", "import", "--local", "--snapshotter", "overlayfs", archive)
 }
 
 // ctr runs containerd's client in the namespace that CRI uses.

@@ -5,7 +5,6 @@ package script
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"net"
 	"os"
 	"path/filepath"
@@ -15,7 +14,6 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/txtar"
-	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/internal/adapter/cli"
 )
@@ -39,57 +37,6 @@ func checkConsolesOnNode(t *testing.T, file string, atLeast int) {
 		t.Fatal(err)
 	}
 	checkConsoles(t, page, docsNode(t), atLeast)
-}
-
-// On a node with the files of the tutorial, its commands print the output below them.
-func TestConsoleBlocksOfFirstPodTutorial(t *testing.T) {
-	const page = "../../docs/tutorials/first-pod.md"
-	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	absolute, err := filepath.Abs(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	root := t.TempDir()
-	write := func(name string, data []byte) {
-		if err := os.MkdirAll(filepath.Dir(filepath.Join(root, name)), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(root, name), data, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, file := range regexp.MustCompile("(?s)```yaml\n# (/?[a-z/]+[.]yaml)\n(.*?)```\n").FindAllSubmatch(text, -1) {
-		write(string(file[1]), file[2])
-		if string(file[1]) == "pod.yaml" {
-			write("other.yaml", bytes.Replace(file[2], []byte("namespace: dpdk-blue"), []byte("namespace: default"), 1))
-		}
-	}
-	if err := os.Mkdir(filepath.Join(root, "dev"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Mknod(filepath.Join(root, "dev/null"), unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3))); err != nil {
-		t.Skipf("skipped: only root can create the device of the page: %v", err)
-	}
-	t.Chdir(root)
-	checkConsoles(t, absolute, root, 6)
-
-	// The event of the page is the error of explain, with the DaemonSet's name for the configuration.
-	daemonSet, err := os.ReadFile(filepath.Join(filepath.Dir(absolute), "../../deploy/kustomize/base/daemonset.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	name := regexp.MustCompile(`- --config-name=(.*)\n`).FindSubmatch(daemonSet)
-	var explained []struct{ Error string }
-	if err := json.Unmarshal([]byte(runAt(root, []string{"explain", "other.yaml", "-o", "json"})), &explained); err != nil || len(explained) != 1 || name == nil {
-		t.Fatal(explained, err, name)
-	}
-	event := "jackfield: " + strings.Replace(explained[0].Error, "/etc/jackfield/config.yaml", string(name[1]), 1)
-	if !bytes.Contains(text, []byte(event)) {
-		t.Errorf("%s does not show the event\n%s", page, event)
-	}
 }
 
 func checkConsoles(t *testing.T, page, root string, atLeast int) {

@@ -27,13 +27,15 @@ func main() { os.Exit(run(os.Args[1:])) }
 func run(args []string) int {
 	f := flag.NewFlagSet("cluster", flag.ContinueOnError)
 	dir := f.String("dir", "", "`directory` of kubectl, helm and the kubeconfig; default: cluster in the cache folder")
-	multus := f.Bool("multus", false, "install Multus, and a pod with a second network")
+	var more extras
+	f.BoolVar(&more.multus, "multus", false, "install Multus, and a pod with a second network")
+	f.BoolVar(&more.ovs, "ovs", false, "run Open vSwitch with DPDK on the node, and import an image with testpmd")
 	if !jail.Outside() {
 		return cluster.Run(cluster.Stages{Inside: func() int {
 			if err := errors.Join(f.Parse(args), setDir(dir)); err != nil {
 				return report(err)
 			}
-			return report(inside(*dir, *multus))
+			return report(inside(*dir, more))
 		}})
 	}
 	if err := f.Parse(args); err != nil {
@@ -47,10 +49,13 @@ func run(args []string) int {
 	case f.NArg() != 0:
 		err = fmt.Errorf("found the argument %q, want none or \"down\"", f.Arg(0))
 	default:
-		return up(*dir)
+		return up(*dir, more)
 	}
 	return report(err)
 }
+
+// extras are the parts of the playground that a flag adds.
+type extras struct{ multus, ovs bool }
 
 func setDir(dir *string) (err error) {
 	if *dir == "" {
@@ -74,7 +79,7 @@ func report(err error) int {
 func logf(format string, args ...any) { fmt.Printf(format+"\n", args...) }
 
 // up is the outer process: it prepares, runs the cluster in a jail, and removes its files.
-func up(dir string) int {
+func up(dir string, more extras) int {
 	if err := cluster.Impossible(); err != nil {
 		return report(fmt.Errorf("cannot run a cluster here: %w", err))
 	}
@@ -85,9 +90,14 @@ func up(dir string) int {
 	defer state.release()
 	var kit *cluster.Kit
 	code := cluster.Run(cluster.Stages{
-		Logf:     logf,
-		Prepared: func(k *cluster.Kit) error { kit = k; return nil },
-		Started:  func(pid int) error { return state.writeClients(kit, pid) },
+		Logf: logf,
+		Prepared: func(k *cluster.Kit) error {
+			if kit = k; more.ovs {
+				return writeDPDKImage(context.Background(), dir, k)
+			}
+			return nil
+		},
+		Started: func(pid int) error { return state.writeClients(kit, pid) },
 	})
 	if code == 0 {
 		fmt.Println("The cluster and everything it created are gone.")
@@ -99,7 +109,7 @@ func up(dir string) int {
 const limit = 10 * time.Minute
 
 // inside starts the cluster and waits for a signal.
-func inside(dir string, multus bool) (err error) {
+func inside(dir string, more extras) (err error) {
 	signals, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	ctx, cancel := context.WithTimeout(signals, limit)
@@ -113,8 +123,13 @@ func inside(dir string, multus bool) (err error) {
 	if err := fill(ctx, c); err != nil {
 		return interrupted(signals, err)
 	}
-	if multus {
+	if more.multus {
 		if err := addMultus(ctx, c); err != nil {
+			return interrupted(signals, err)
+		}
+	}
+	if more.ovs {
+		if err := addOVS(ctx, dir, c); err != nil {
 			return interrupted(signals, err)
 		}
 	}
@@ -122,7 +137,7 @@ func inside(dir string, multus bool) (err error) {
 		return err
 	}
 	logf("ready after %s", time.Since(started).Round(time.Second))
-	guide(os.Stdout, dir, c, multus)
+	guide(os.Stdout, dir, c, more)
 	<-signals.Done()
 	return nil
 }
@@ -174,10 +189,13 @@ func fill(ctx context.Context, c *cluster.Cluster) error {
 }
 
 // guide prints what to try.
-func guide(w io.Writer, dir string, c *cluster.Cluster, multus bool) {
+func guide(w io.Writer, dir string, c *cluster.Cluster, with extras) {
 	more := ""
-	if multus {
-		more = multusGuide
+	if with.multus {
+		more += multusGuide
+	}
+	if with.ovs {
+		more += ovsGuide
 	}
 	fmt.Fprintf(w, `
 Kubernetes %s runs here, with Jackfield from deploy/helm/jackfield.

@@ -59,14 +59,15 @@ func (s *state) release() {
 
 func removeFiles(dir string) error {
 	var errs []error
-	for _, name := range []string{"bin", "cache", "kubeconfig", "values.yaml"} {
+	for _, name := range []string{"bin", "cache", "kubeconfig", "values.yaml", dpdkArchive} {
 		errs = append(errs, os.RemoveAll(filepath.Join(dir, name)))
 	}
 	return errors.Join(errs...)
 }
 
-// writeClients writes kubectl and helm. They run in the network namespace of a process of the cluster, because
-// the API server can be reached only there.
+// writeClients writes kubectl and helm, which run in the network namespace of a process of the cluster, because the API
+// server can be reached only there; jackfield, which runs in the plugin's pod; and on-node, which runs a command in the
+// mount namespace of the cluster, whose /etc is the node's.
 func (s *state) writeClients(kit *cluster.Kit, pid int) error {
 	bin := filepath.Join(s.dir, "bin")
 	if err := os.MkdirAll(bin, 0o755); err != nil {
@@ -79,6 +80,14 @@ export KUBECONFIG='%s/kubeconfig' KUBECACHEDIR='%[2]s/cache' HELM_CACHE_HOME='%[
 exec nsenter --net=/proc/%d/ns/net '%s' "$@"
 `, name, s.dir, pid, kit.Program(name))
 		if err := os.WriteFile(filepath.Join(bin, name), []byte(script), 0o755); err != nil {
+			return err
+		}
+	}
+	for name, script := range map[string]string{
+		"jackfield": fmt.Sprintf("exec '%s/kubectl' -n %s exec -i ds/%s -c jackfield-nri -- jackfield \"$@\"\n", bin, cluster.Namespace, cluster.Release),
+		"on-node":   fmt.Sprintf("exec nsenter --mount=/proc/%d/ns/mnt --net=/proc/%[1]d/ns/net \"$@\"\n", pid),
+	} {
+		if err := os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"+script), 0o755); err != nil {
 			return err
 		}
 	}

@@ -4,6 +4,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -34,39 +35,58 @@ func TestMain(m *testing.M) {
 // commandEnv makes the test binary the command.
 const commandEnv = "JACKFIELD_CLUSTER_COMMAND"
 
-const tutorial = "../../../docs/tutorials/first-cluster.md"
+// pages are the tutorials in one cluster. Each begins where the one before ended.
+var pages = []string{"first-cluster", "first-pod", "dpdk-packets"}
 
-// command is one command of the tutorial, and a part of its output.
-type command struct {
+// step is a command of a tutorial with a part of its output, or a file to write.
+type step struct {
 	line   string
 	output []string
+	file   string // its path, relative to the checkout; "" for a command
+	text   string
 }
 
-// readTutorial returns the commands of the page, and its new values of the chart.
-func readTutorial(t *testing.T) (commands []command, values string) {
+// downLine is the command that ends the cluster.
+const downLine = "make cluster-down"
+
+// readTutorial returns the steps of a page.
+func readTutorial(t *testing.T, page string) (steps []step) {
 	t.Helper()
-	page, err := os.ReadFile(tutorial)
+	text, err := os.ReadFile("../../../docs/tutorials/" + page + ".md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, m := range regexp.MustCompile("(?ms)^```(\\w+)\n(.*?)^```$").FindAllStringSubmatch(string(page), -1) {
+	for _, m := range regexp.MustCompile("(?ms)^```(\\w+)\n(.*?)^```$").FindAllStringSubmatch(string(text), -1) {
 		switch m[1] {
 		case "yaml":
-			values = m[2]
-			commands = append(commands, command{line: "write the values"})
+			name, _, ok := strings.Cut(strings.TrimPrefix(m[2], "# "), "\n")
+			if !ok || !strings.HasPrefix(m[2], "# ") || !filepath.IsLocal(name) {
+				t.Fatalf("%s: a file has no path in its first line:\n%s", page, m[2])
+			}
+			steps = append(steps, step{file: name, text: m[2]})
 		case "console":
 			for line := range strings.Lines(m[2]) {
 				line = strings.TrimRight(line, "\n")
 				if after, ok := strings.CutPrefix(line, "$ "); ok {
-					commands = append(commands, command{line: after})
+					steps = append(steps, step{line: after})
 				} else {
-					last := &commands[len(commands)-1]
+					last := &steps[len(steps)-1]
 					last.output = append(last.output, line)
 				}
 			}
+		case "sh":
+			// The start of the cluster, and a variable.
+			if !strings.HasPrefix(m[2], "make cluster MULTUS=1 OVS=1\n") && !strings.HasPrefix(m[2], "export PATH=$PWD/.cache/cluster/bin:$PATH\n") {
+				t.Errorf("%s: the test does not run %s", page, m[2])
+			}
+		default:
+			t.Errorf("%s: the test knows no block %q", page, m[1])
 		}
 	}
-	return commands, values
+	if len(steps) < 10 {
+		t.Fatalf("%s has %d steps", page, len(steps))
+	}
+	return steps
 }
 
 // varying are the parts of the page's output that differ at each run.
@@ -79,8 +99,12 @@ var varying = []struct{ onPage, pattern string }{
 	{`\b\d+ warnings?\b`, `\d+ warnings?`},
 }
 
-// pattern matches the output that a command of the page must have. Columns may be wider than on the page.
-func (c command) pattern() *regexp.Regexp {
+// pattern matches the output that a command of the page must have. Columns may be wider than on the page. A command
+// without output on the page prints nothing.
+func (c step) pattern() *regexp.Regexp {
+	if len(c.output) == 0 {
+		return regexp.MustCompile("^$")
+	}
 	text := regexp.QuoteMeta(strings.Join(c.output, "\n"))
 	for _, v := range varying {
 		text = regexp.MustCompile(v.onPage).ReplaceAllLiteralString(text, v.pattern)
@@ -90,7 +114,10 @@ func (c command) pattern() *regexp.Regexp {
 
 // The page shows output as it is, and the test accepts that of another run.
 func TestTutorialOutputVaries(t *testing.T) {
-	commands, _ := readTutorial(t)
+	var commands []step
+	for _, page := range pages {
+		commands = append(commands, readTutorial(t, page)...)
+	}
 	for _, c := range commands {
 		text := strings.Join(c.output, "\n")
 		if strings.Contains(text, "…") {
@@ -107,50 +134,49 @@ func TestTutorialOutputVaries(t *testing.T) {
 		"r 77e1f05ac2b19d0477e1f05ac2b19d0477e1f05ac2b19d0477e1f05ac2b19d04 since 2026-11-25T14:02:31Z": "r  0123456789ab  since 2027-01-01T00:00:00Z",
 		"0 errors, 2 warnings": "0 errors, 1 warning",
 	} {
-		if p := (command{output: []string{shown}}).pattern(); !p.MatchString(other) {
+		if p := (step{output: []string{shown}}).pattern(); !p.MatchString(other) {
 			t.Errorf("%s does not match %q", p, other)
 		}
 	}
-	if p := (command{output: []string{"0 errors, 2 warnings"}}).pattern(); p.MatchString("10 errors, 2 notes") {
+	if p := (step{output: []string{"0 errors, 2 warnings"}}).pattern(); p.MatchString("10 errors, 2 notes") {
 		t.Errorf("%s matches other output", p)
 	}
 }
 
-// The commands of the tutorial work on the cluster of `make cluster`, and nothing is left after an interrupt.
-func TestFirstClusterTutorial(t *testing.T) {
+// The tutorials work in one cluster, one after the other, and nothing is left at their end.
+func TestClusterTutorials(t *testing.T) {
 	if why := e2e.Impossible(); why != nil {
 		if os.Getenv("CI") == "true" {
 			t.Fatalf("cannot run, and CI promises that it can: %v", why)
 		}
 		t.Skipf("skipped: %v", why)
 	}
-	commands, values := readTutorial(t)
-	if len(commands) < 10 || values == "" {
-		t.Fatalf("the page has %d commands, and the values %q", len(commands), values)
-	}
 	sysctls := readSysctls(t)
 	dir := filepath.Join(t.TempDir(), "cluster")
-	cmd := exec.Command("/proc/self/exe", "-dir", dir)
+	cmd := exec.Command("/proc/self/exe", "-dir", dir, "-multus", "-ovs")
 	cmd.Env = append(os.Environ(), commandEnv+"=1")
 	screen := startCluster(t, cmd)
 
-	for _, c := range commands {
-		if c.line == "write the values" {
-			if err := os.WriteFile(filepath.Join(dir, "values.yaml"), []byte(values), 0o644); err != nil {
-				t.Fatal(err)
+	checkout := layCheckout(t, dir)
+	for _, page := range pages {
+		for _, s := range readTutorial(t, page) {
+			if s.file != "" {
+				if err := os.WriteFile(filepath.Join(checkout, s.file), []byte(s.text), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				continue
 			}
-			continue
-		}
-		if err := check(t.Context(), dir, c); err != nil {
-			t.Errorf("$ %s\n%v", c.line, err)
+			began := time.Now()
+			if s.line == downLine {
+				s.line = commandEnv + "=1 /proc/" + strconv.Itoa(os.Getpid()) + "/exe -dir " + dir + " down"
+			}
+			if err := check(t.Context(), checkout, s); err != nil {
+				t.Fatalf("%s: $ %s\n%v", page, s.line, err)
+			}
+			t.Logf("%s: %.1f s: $ %s", page, time.Since(began).Seconds(), s.line)
 		}
 	}
 
-	down := exec.Command("/proc/self/exe", "-dir", dir, "down")
-	down.Env = cmd.Env
-	if out, err := down.CombinedOutput(); err != nil || string(out) != "The cluster is gone.\n" {
-		t.Errorf("down: %v, printed %q", err, out)
-	}
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("the cluster: %v", err)
 	}
@@ -165,6 +191,19 @@ func TestFirstClusterTutorial(t *testing.T) {
 		t.Errorf("kernel parameters were %q and are %q", sysctls, after)
 	}
 	nothingLeft(t, cmd.Process.Pid)
+}
+
+// layCheckout returns a directory with the parts of the checkout that the pages use, and the cluster's directory.
+func layCheckout(t *testing.T, cluster string) string {
+	t.Helper()
+	dir := t.TempDir()
+	deploy, err := filepath.Abs("../../../deploy")
+	err = errors.Join(err, os.Mkdir(filepath.Join(dir, ".cache"), 0o755), os.Symlink(deploy, filepath.Join(dir, "deploy")),
+		os.Symlink(cluster, filepath.Join(dir, ".cache/cluster")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }
 
 // startCluster starts the command and returns when the cluster is ready. The rest of what it prints is sent
@@ -209,16 +248,18 @@ func startCluster(t *testing.T, cmd *exec.Cmd) <-chan string {
 }
 
 // check runs a command of the page until it prints what the page has. A vswitch needs a moment to start.
-func check(ctx context.Context, dir string, c command) error {
-	line := strings.ReplaceAll(c.line, ".cache/cluster", dir)
-	want := c.pattern()
+func check(ctx context.Context, checkout string, s step) error {
+	want := s.pattern()
 	for end := time.Now().Add(cluster.Patience); ; time.Sleep(time.Second) {
-		cmd := exec.CommandContext(ctx, "sh", "-c", line)
-		cmd.Dir = "../../.." // the checkout
-		cmd.Env = append(os.Environ(), "PATH="+filepath.Join(dir, "bin")+":"+os.Getenv("PATH"))
+		cmd := exec.CommandContext(ctx, "sh", "-c", s.line)
+		cmd.Dir = checkout
+		cmd.Env = append(os.Environ(), "PATH="+filepath.Join(checkout, ".cache/cluster/bin")+":"+os.Getenv("PATH"))
 		out, err := cmd.CombinedOutput()
-		if err == nil && !want.Match(out) {
-			err = errors.New("want " + strings.Join(c.output, "\n"))
+		switch matches := want.Match(bytes.ReplaceAll(out, []byte("\r"), nil)); {
+		case !matches:
+			err = errors.Join(err, errors.New("want "+strings.Join(s.output, "\n")))
+		case strings.Contains(s.line, "jackfield explain"):
+			err = nil // its exit status is that of a refusal
 		}
 		if err == nil {
 			return nil

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"os"
 	"path/filepath"
 	"slices"
@@ -83,7 +84,7 @@ func (t *Tree) lay(pkgs []string) error {
 		return err
 	}
 	for _, p := range pkgs {
-		for name, err := range files(p) {
+		for name, err := range Files(p) {
 			if err == nil {
 				err = place(filepath.Join(p, name), filepath.Join(t.Dir, name))
 			}
@@ -116,9 +117,9 @@ func (t *Tree) find(pattern string) (string, error) {
 	return found[0], nil
 }
 
-// files yields the files that are needed from an unpacked package: testpmd, shared libraries, and the files
+// Files yields the files that are needed from an unpacked package: testpmd, shared libraries, and the files
 // of Open vSwitch. The names are relative.
-func files(pkg string) func(func(string, error) bool) {
+func Files(pkg string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		err := filepath.WalkDir(pkg, func(path string, d fs.DirEntry, err error) error {
 			if err != nil {

@@ -19,7 +19,7 @@ func TestTreeHasEveryNeededLibrary(t *testing.T) {
 	tree := Lay(t)
 	provides := map[string]string{} // package by file name
 	for _, pkg := range k.Dirs {
-		for name, err := range files(pkg) {
+		for name, err := range Files(pkg) {
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -57,13 +57,8 @@ type podOnPage struct {
 	}
 }
 
-// notRun are commands of the page that prepare the machine or the cluster. The test's node is prepared.
-var notRun = []string{
-	"sysctl -w vm.nr_hugepages=300", "apt-get install -y openvswitch-switch-dpdk",
-	"update-alternatives --set ovs-vswitchd /usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk",
-	"kubectl create namespace dpdk-blue", "kubectl apply -f network.yaml",
-	"podman build -t registry.example/dpdk:22.11 .", "podman push registry.example/dpdk:22.11",
-}
+// notRun are commands of the page that prepare the cluster.
+var notRun = []string{"kubectl create namespace dpdk-blue", "kubectl apply -f network.yaml"}
 
 // tutorial runs a page's commands.
 type tutorial struct {
@@ -80,32 +75,6 @@ type tutorial struct {
 	pid     int     // its process
 	// received are the packets that testpmd counted last.
 	received int
-}
-
-// The files and commands of the tutorial with Open vSwitch are correct.
-func TestOVSTutorial(t *testing.T) {
-	e2e.EachShipped(t, func(t *testing.T, h *e2e.H) {
-		u := &tutorial{t: t, h: h, tree: dpdk.LayOVS(t)}
-		h.MkdirAll("/run/openvswitch")
-		// The interface of a bridge outlives the switch.
-		t.Cleanup(func() { _ = exec.Command("ip", "link", "delete", "br-dpdk0").Run() })
-		s := u.tree.StartOVS(t, "/run/openvswitch")
-		u.vswitch = func(words []string) (string, bool, error) {
-			switch {
-			case words[0] == "ovs-vsctl":
-				return s.Vsctl(words[1:]...), true, nil
-			case strings.Join(words, " ") == "systemctl restart openvswitch-switch":
-				s.Kill()
-				s.Start()
-				return "", true, nil
-			}
-			return "", false, nil
-		}
-		u.follow("../../../docs/tutorials/dpdk-packets.md")
-		if ports := s.Vsctl("list-ports", "br-dpdk0"); ports != "" {
-			t.Errorf("the removed pod left ports: %s", ports)
-		}
-	})
 }
 
 // The steps of the tutorial with Open vSwitch work with grout, which forgets its ports when it restarts.
