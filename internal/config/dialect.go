@@ -119,6 +119,7 @@ func (c *Config) Dialect(network, resource, driver string) Dialect {
 	return Dialect{Use: Specification}
 }
 
+// matches reports whether the dialect applies to an attachment. A device of a claim is matched by its driver alone.
 func (m DialectMatch) matches(network, resource, driver string) bool {
 	if driver != "" || m.Driver != "" {
 		return driver != "" && m.Driver != "" && matches(m.Driver, driver)

@@ -125,6 +125,7 @@ func (c *cleanCommand) checkFlags(cmd *cobra.Command) error {
 	return nil
 }
 
+// removeSandbox removes the files of a sandbox (§4.2.1). A dry run lists them.
 func (c *cleanCommand) removeSandbox() error {
 	entries, err := deviceinfo.CNIDir{Root: c.host.Dir(), Dir: c.cfg.DeviceInfo.CNIDir}.ReadSandbox(c.sandbox)
 	var files []string
@@ -151,6 +152,7 @@ func (c *cleanCommand) printRemoved(files []string, err error, none string, args
 	return errors.Join(err, c.out.writeResult(c.env, removed, func() string { return pathsText(files) }))
 }
 
+// removeDevice removes the file of a device plugin's device (§4.1.1). A missing file is no error.
 func (c *cleanCommand) removeDevice() error {
 	file, err := c.devicePluginDir().Path(c.resource, c.device)
 	if err != nil {

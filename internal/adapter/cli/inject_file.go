@@ -241,6 +241,7 @@ func openInDirectory(dir, base string) (p openedFile, err error) {
 
 func (p *openedFile) close() { p.dir.Close() }
 
+// readContent reads the file below its open directory, so that a renamed directory does not lead to another file.
 func (p *openedFile) readContent() ([]byte, error) {
 	fd, err := unix.Openat(int(p.dir.Fd()), p.base, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {

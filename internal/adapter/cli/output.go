@@ -262,6 +262,7 @@ type table struct {
 	rows [][]string
 }
 
+// addRow adds a row. An empty cell is "-", so that columns can be split by spaces.
 func (t *table) addRow(cells ...string) {
 	for i := range cells {
 		cells[i] = cmp.Or(plain(cells[i]), "-")

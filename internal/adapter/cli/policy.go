@@ -64,6 +64,7 @@ func policyTestCommand(env Env) *cobra.Command {
 	return cmd
 }
 
+// printResults prints the failed cases and the number of passed cases. The exit status is 1 if a case failed.
 func printResults(env Env, out output, results []policyeval.CaseResult) error {
 	failed := 0
 	var b strings.Builder

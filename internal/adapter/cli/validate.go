@@ -129,6 +129,7 @@ type validatedFile struct {
 	Findings diag.List `json:"findings"`
 }
 
+// validatedFiles returns the results in the form of the JSON output. A file with warnings alone is valid.
 func validatedFiles(files []validate.File) []validatedFile {
 	all := []validatedFile{}
 	for _, f := range files {

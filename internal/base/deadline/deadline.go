@@ -118,6 +118,7 @@ type result[T any] struct {
 	err   error
 }
 
+// runRecovered runs f and returns a panic as a *PanicError. On a goroutine of its own, a panic would end the process.
 func runRecovered[T any](f func() (T, error)) (r result[T]) {
 	defer func() {
 		if v := recover(); v != nil {

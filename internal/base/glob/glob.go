@@ -45,6 +45,7 @@ func CompilePath(pattern string) (Glob, error) {
 	return compile(pattern, pattern)
 }
 
+// compile checks a pattern. stars is the pattern in the form that consume reads.
 func compile(pattern, stars string) (Glob, error) {
 	switch {
 	case pattern == "":

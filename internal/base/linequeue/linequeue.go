@@ -53,6 +53,7 @@ func (q *Queue) Add(line []byte) { q.add(queued{line: line, size: len(line)}) }
 // the encoding. size is about its length in bytes.
 func (q *Queue) AddEncoder(size int, encode func() []byte) { q.add(queued{encode: encode, size: size}) }
 
+// add queues a line. It never blocks: a line is dropped if the queue then had too many bytes or lines.
 func (q *Queue) add(l queued) {
 	if q.bytes.Add(int64(l.size)) <= maxBytes {
 		select {
@@ -93,6 +94,7 @@ func (q *Queue) run() {
 	}
 }
 
+// writeLine encodes and writes a line on the goroutine of the queue.
 func (q *Queue) writeLine(l queued) {
 	q.bytes.Add(-int64(l.size))
 	if l.encode != nil {

@@ -273,6 +273,7 @@ func (r *rule) explainMismatch(s *Subject, it *item, c closeness) string {
 	return fmt.Sprintf("is for the namespaces %s, not for %s", namespaces, diag.Quote(s.Namespace))
 }
 
+// refuseMalformed refuses an item that no pattern can describe, so that a rule never decides about it.
 func (p *Policy) refuseMalformed(s *Subject, it *item) *RefusedError {
 	e := p.newRefusal(s, it)
 	e.Why = "only an absolute path without //, /./, /../ and without / at the end is ever allowed"

@@ -47,6 +47,7 @@ func planEnv(have []element[string], set []edit.Env) []element[string] {
 	return out
 }
 
+// planGIDs adds the groups that the container lacks. Group 0 is never added.
 func planGIDs(have []element[uint32], set []edit.GID) []element[uint32] {
 	out := slices.Clone(have)
 	for _, g := range set {

@@ -115,6 +115,7 @@ func (c *Checker) checkAll() {
 	}
 }
 
+// markUnresponsive reports a directory that did not respond in time.
 func (c *Checker) markUnresponsive(d *checked, began time.Time) {
 	c.reporting.Lock()
 	defer c.reporting.Unlock()
@@ -130,6 +131,7 @@ func (c *Checker) markUnresponsive(d *checked, began time.Time) {
 	}
 }
 
+// markResponsive ends a check. It reports the directory if it was reported as unresponsive.
 func (c *Checker) markResponsive(d *checked) {
 	c.reporting.Lock()
 	defer c.reporting.Unlock()

@@ -52,6 +52,7 @@ func (w *Watch) Close() {
 	_ = deadline.Within(closeTimeout, func() error { <-w.done; return nil })
 }
 
+// pollFile calls changed when the file has changed and then stays the same for one interval: its writer has finished.
 func pollFile(ctx context.Context, host hostfs.Root, file string, changed func()) {
 	var reported unix.Stat_t
 	seen := statOf(host, file)

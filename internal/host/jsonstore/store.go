@@ -50,6 +50,7 @@ func (s Store[T]) ReadAt(dirfd int, file string) (*T, error) {
 	return s.readAt(dirfd, file, file)
 }
 
+// readAt reads a record without following a symlink. A missing record is nil.
 func (s Store[T]) readAt(dirfd int, path, file string) (*T, error) {
 	fd, err := unix.Openat(dirfd, path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENOENT) {

@@ -112,6 +112,7 @@ func openComponent(parent int, at, name string, flags int, perm *uint32, rule Op
 	return dir, hostfs.PathError("open", at, err)
 }
 
+// checkComponent checks one directory of a path.
 func checkComponent(at string, st *unix.Stat_t, rule Options) error {
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFDIR:

@@ -72,6 +72,8 @@ func (w *Watcher) applyEvents(events []byte) (due []notification, failed []error
 	return due, failed
 }
 
+// applyEvent adds the watches that an event concerns. After an event about a directory that leads to a watched file,
+// it watches the new directory.
 func (w *Watcher) applyEvent(d *directory, ev inotifyEvent, add func(*Watch, string)) (failed []error) {
 	if ev.Mask&directoryGone != 0 {
 		// The parent has an event for the new name, unless this is the root, or the new

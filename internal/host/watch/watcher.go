@@ -203,6 +203,7 @@ func (w *Watcher) armDirectory(d *directory) error {
 	return nil
 }
 
+// disarmDirectory ends the watch of a directory. Two paths can lead to one directory, which inotify watches once.
 func (w *Watcher) disarmDirectory(d *directory) {
 	if d.wd < 0 {
 		return

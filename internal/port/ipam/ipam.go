@@ -148,6 +148,7 @@ type lastLine struct {
 
 const maxLine = 4096
 
+// Write keeps the last line that is not empty, of at most maxLine bytes.
 func (l *lastLine) Write(p []byte) (int, error) {
 	for _, b := range p {
 		switch {

@@ -52,6 +52,7 @@ type switchState struct {
 	status vswitch.Status
 }
 
+// trigger requests a pass. Requests before it begins are one pass.
 func (s *switchState) trigger() {
 	select {
 	case s.wake <- struct{}{}:
@@ -157,6 +158,7 @@ func (p *passResult) repeatAfter(d time.Duration) {
 	p.again = min(cmp.Or(p.again, d), d)
 }
 
+// fail adds a failure to the result. A failure that the last pass had as well is counted and not reported.
 func (s *switchState) fail(p *passResult, port vswitch.Port, err error) {
 	now := failure{port.Name, diag.ErrorText(err)}
 	if !s.failures[now] {

@@ -77,6 +77,7 @@ func (s *Store) UnfinishedKeys() ([]Key, error) {
 	})
 }
 
+// list returns the keys of the files whose names parse, sorted by file name. Other files are ignored.
 func (s *Store) list(parseName func(string) (Key, bool)) ([]Key, error) {
 	names, err := s.records().Files()
 	if err != nil {

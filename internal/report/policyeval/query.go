@@ -128,6 +128,7 @@ func (p *Policy) Evaluate(q *Query, s policy.Subject) []Decision {
 	return all
 }
 
+// newDecision returns the decision about one item. In audit mode the item is granted, and the refusal is its message.
 func newDecision(kind, name string, g policy.Grant, err error) Decision {
 	d := Decision{Kind: kind, Name: name, Outcome: Granted, Rule: g.Rule}
 	switch r, isRefused := errors.AsType[*policy.RefusedError](err); {
