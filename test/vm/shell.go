@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -150,6 +151,10 @@ func startPod(ctx context.Context) (socket, container string, err error) {
 		return "", "", err
 	}
 	ctr, err := pod.Create(ctx, node.ContainerOptions{Name: "app", Mounts: systemMounts()})
+	// On a busy host, the kubelet of this process can miss the second that Jackfield waits for its answer.
+	for tries := 0; err != nil && strings.Contains(err.Error(), "no answer in time") && tries < 10; tries++ {
+		ctr, err = pod.Create(ctx, node.ContainerOptions{Name: "app", Mounts: systemMounts()})
+	}
 	if err != nil {
 		return "", "", err
 	}
