@@ -160,11 +160,11 @@ func TestVariablesAreDocumented(t *testing.T) {
 	h.writeInfo("one", "net-1", vhostUserInfo("client", "/var/run/vsw/a/s"))
 	for name := range planEnv(h.resolve(newRequest("socket:spire"))) {
 		name = strings.NewReplacer("NET_1", "<IFNAME>", "SPIRE", "<NAME>").Replace(name)
-		if !strings.Contains(string(page), "| `"+name+"` |") {
+		if !strings.Contains(string(page), "- `"+name+"`: ") {
 			t.Errorf("docs/reference/devices-json.md does not describe %s", name)
 		}
 	}
-	if !strings.Contains(string(page), "| `JACKFIELD_<IFNAME>_PCI` |") {
+	if !strings.Contains(string(page), "- `JACKFIELD_<IFNAME>_PCI`: ") {
 		t.Error("docs/reference/devices-json.md does not describe JACKFIELD_<IFNAME>_PCI")
 	}
 }
