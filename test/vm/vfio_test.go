@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/jackfield/jackfield/test/e2e"
 	"github.com/jackfield/jackfield/test/e2e/node"
@@ -58,12 +59,14 @@ func intrudes(t *testing.T, node string) string {
 }
 
 // Under containerd and its default profile of AppArmor, a container opens its VF through the IOMMU group and through
-// iommufd, and maps memory for it. The function of another pod has no node, and the container's cgroup denies its number. A restarted plugin changes nothing.
+// iommufd, and maps memory for it. The function of another pod has no node, and the container's cgroup denies its number.
+// A restarted plugin changes nothing. A container with another user than root and without any capability opens its VF, too.
 func TestPodsUseTheirVFs(t *testing.T) {
 	Require(t)
 	bindAll(t, "vfio-pci", vf0, vf1)
 	r := newRig(t, config)
-	a, b := r.run("a", pci(vf0)), r.run("b", pci(vf1))
+	a, podB := r.run("a", pci(vf0)), r.pod("b", pci(vf1))
+	b := podB.Run(app())
 	for c, own := range map[*e2e.Container][2]string{a: {vf0, vf1}, b: {vf1, vf0}} {
 		got := c.Output("sh", "-c", listNodes)
 		if got, want := nodesIn(got), sorted("/dev/vfio/vfio", "/dev/iommu", groupNode(own[0]), cdevNode(own[0])); got != want {
@@ -83,6 +86,16 @@ func TestPodsUseTheirVFs(t *testing.T) {
 	r.plugin.Restart()
 	check(t, r.probe(a, "cdev", cdevNode(vf0)), "mapped")
 	r.denied(a, cdevNode(vf1))
+	b.Remove()
+	bare := podB.Run(node.ContainerOptions{Name: "app", Mounts: systemMounts(), User: user, Group: user, Attempt: 1,
+		Capabilities: &cri.Capability{DropCapabilities: []string{"ALL"}}})
+	check(t, r.probe(bare, "group", groupNode(vf1), vf1), "configuration space 8680ca10", "mapped")
+	check(t, r.probe(bare, "cdev", cdevNode(vf1)), "configuration space 8680ca10", "mapped")
+	status := bare.Output("cat", "/proc/self/status")
+	check(t, status, fmt.Sprintf("Uid:\t%d\t", user))
+	for _, set := range []string{"CapPrm", "CapEff", "CapBnd", "CapAmb"} {
+		check(t, status, set+":\t0000000000000000\n")
+	}
 }
 
 // The hook and jackfield inject deliver the same nodes with runc and crun.
