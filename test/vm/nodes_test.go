@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -105,6 +106,51 @@ func TestCgroupKeepsPermissions(t *testing.T) {
 			t.Errorf("%s: the container has opened the node for writing", b.name)
 		}
 		check(t, out, "read\n", "Operation not permitted")
+	}
+}
+
+// jackfield validate accepts a CDI file with the machine's nodes, and a configuration that grants them. It reports the
+// file, the field and the node if the file's number is that of another node.
+func TestValidateChecksNodes(t *testing.T) {
+	Require(t)
+	bindAll(t, "vfio-pci", vf0, vf1)
+	const file = "/etc/cdi/nodes.json"
+	t.Cleanup(func() { _ = os.Remove(file) })
+	// The entries of numbers are nodes whose numbers the file has for the nodes of paths.
+	validate := func(paths, numbers []string) (string, error) {
+		t.Helper()
+		var devices []string
+		for i, path := range paths {
+			major, minor := number(t, numbers[i])
+			devices = append(devices, fmt.Sprintf(` {"name":"d%d","containerEdits":{"deviceNodes":[{"path":%q,"type":"c","major":%d,"minor":%d}]}}`,
+				i, path, major, minor))
+		}
+		text := `{"cdiVersion":"0.6.0","kind":"example.com/dev","devices":[` + "\n" + strings.Join(devices, ",\n") + "]}"
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+		out, err := exec.CommandContext(t.Context(), programs+"jackfield", "validate", newHost(t, config).config, file).CombinedOutput()
+		return string(out), err
+	}
+	nodes := []string{groupNode(vf0), cdevNode(vf0), "/dev/iommu", vhostNode("sim0")}
+	out, err := validate(nodes, nodes)
+	if err != nil {
+		t.Errorf("validate: %v", err)
+	}
+	check(t, out, "config.yaml: ok (1 rule)\n", file+": ok (4 devices)\n")
+	for i, other := range map[int]string{0: groupNode(vf1), 1: cdevNode(vf1), 3: vhostNode("vpa")} {
+		numbers := slices.Clone(nodes)
+		numbers[i] = other
+		out, err := validate(nodes, numbers)
+		if err == nil {
+			t.Errorf("validate accepts the number of %s for %s", other, nodes[i])
+		}
+		text := func(node string) string {
+			major, minor := number(t, node)
+			return fmt.Sprintf("c %d:%d", major, minor)
+		}
+		check(t, out, fmt.Sprintf("%s:%d:", file, i+2), fmt.Sprintf("devices[%d].containerEdits.deviceNodes[0].path: found %q: is %s on the host, but the file says %s",
+			i, nodes[i], text(nodes[i]), text(other)))
 	}
 }
 
