@@ -246,9 +246,13 @@ func (h *host) refused(b box, texts ...string) {
 // explain returns what jackfield explain prints about a container that was run.
 func (h *host) explain(name string) string {
 	h.t.Helper()
-	cmd := exec.CommandContext(h.t.Context(), programs+"jackfield", "explain", "-", "--config", h.config, "--sandbox-id", name)
+	return explain(exec.CommandContext(h.t.Context(), programs+"jackfield", "explain", "-", "--config", h.config, "--sandbox-id", name), name)
+}
+
+// explain runs jackfield explain with the manifest of a pod that requires its devices, and returns the output.
+func explain(cmd *exec.Cmd, name string) string {
 	cmd.Stdin = strings.NewReader("{apiVersion: v1, kind: Pod, metadata: {name: " + name + ", namespace: telco, uid: " + name +
-		", annotations: {devices.jackfield.dev: \"resource:" + resource + "\"}}, spec: {containers: [{name: app}]}}")
+		", annotations: {" + annotation + ": \"resource:" + resource + "\"}}, spec: {containers: [{name: app}]}}")
 	out, _ := cmd.CombinedOutput()
 	return string(out)
 }

@@ -59,9 +59,10 @@ func reportsRemoved(command, output string, nodes []string) error {
 }
 
 // A VF and a vDPA device of a running container are removed. While the container has the VF open, the removal blocks in
-// the kernel, and no other container gets the VF. After the removal, status and doctor name the container. Then new
-// devices get the numbers, and the kernel lets the container open them. The log, the metric, status and doctor report
-// this, and no other container gets the new devices before the first container ends.
+// the kernel, which blocks neither the commands nor the creation of pods, and no other container gets the VF. After the
+// removal, status and doctor name the container. Then new devices get the numbers, and the kernel lets the container
+// open them. The log, the metric, status and doctor report this, and no other container gets the new devices before the
+// first container ends.
 func TestReusedNumbersOfRemovedDevices(t *testing.T) {
 	Require(t)
 	vdpaDevice := func(ctx context.Context, action, name string) {
@@ -95,7 +96,15 @@ func TestReusedNumbersOfRemovedDevices(t *testing.T) {
 	removed := removeOpenVFs(t)
 	check(t, r.jackfield("status"), "1 running with injected devices")
 	check(t, r.doctor(), "plugin", r.NRISocket())
-	check(t, r.requiringPod("second", pci(otherVF)).CreateFails(app()).Error(), "the device is bound to no driver")
+	second := r.requiringPod("second", pci(otherVF))
+	check(t, second.CreateFails(app()).Error(), "the device is bound to no driver")
+	check(t, explain(r.Command("jackfield", "explain", "-", "--config", r.plugin.ConfigFile, "--sandbox-id", second.ID), "second"),
+		"would be refused", "bound to no driver")
+	select {
+	case err := <-removed:
+		t.Fatalf("the kernel did not wait for the container: %v", err)
+	default:
+	}
 	c.Output("sh", "-c", "kill -9 -1")
 	vdpaDevice(t.Context(), "del", "sim1")
 	if err := <-removed; err != nil {
