@@ -42,6 +42,13 @@ func shellOutside() (int, error) {
 	}
 	ctx, stop := interruptible()
 	defer stop()
+	console := onTerminal()
+	if console {
+		go func() {
+			waitForHangup(0)
+			stop()
+		}()
+	}
 	m, programs, env, err := prepareSession(ctx)
 	if err != nil {
 		return 1, err
@@ -49,7 +56,7 @@ func shellOutside() (int, error) {
 	if programs["shell"], err = os.Executable(); err != nil {
 		return 1, err
 	}
-	s := session{Programs: programs, Console: onTerminal()}
+	s := session{Programs: programs, Console: console}
 	if s.Console {
 		size, err := unix.IoctlGetWinsize(0, unix.TIOCGWINSZ)
 		if err != nil {
@@ -74,6 +81,17 @@ func shellOutside() (int, error) {
 func onTerminal() bool {
 	_, err := unix.IoctlGetTermios(0, unix.TCGETS)
 	return err == nil
+}
+
+// waitForHangup waits until a terminal has gone. The kernel sends SIGHUP only to the process that leads the session. If
+// that is make, it waits for its children and does not forward the signal.
+func waitForHangup(fd int32) {
+	for {
+		fds := []unix.PollFd{{Fd: fd}}
+		if _, err := unix.Poll(fds, -1); err == nil || !errors.Is(err, unix.EINTR) {
+			return
+		}
+	}
 }
 
 // shellConfig is Jackfield's configuration in the machine of the shell.

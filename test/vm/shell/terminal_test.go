@@ -3,6 +3,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -31,15 +32,17 @@ type terminal struct {
 // startOnTerminal starts a command on a terminal of its own.
 func startOnTerminal(t *testing.T, cmd *exec.Cmd) *terminal {
 	t.Helper()
-	user, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	// Close ends a Read only if the descriptor never blocks.
+	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
+	user := os.NewFile(uintptr(fd), "/dev/ptmx")
 	t.Cleanup(func() { user.Close() })
-	if err := unix.IoctlSetPointerInt(int(user.Fd()), unix.TIOCSPTLCK, 0); err != nil {
+	if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
 		t.Fatal(err)
 	}
-	number, err := unix.IoctlGetInt(int(user.Fd()), unix.TIOCGPTN)
+	number, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,8 +134,45 @@ func TestMakeVMEndsOnTerminal(t *testing.T) {
 	}
 }
 
+// make vm ends when its terminal vanishes, as when a connection of SSH breaks, and leaves no file and no process.
+func TestMakeVMEndsWithTerminal(t *testing.T) {
+	vm.RequireStart(t)
+	cmd := exec.CommandContext(t.Context(), "make", "--no-print-directory", "-C", "../../..", "vm")
+	term := startOnTerminal(t, cmd)
+	term.wait(t, "the machine has booted")
+	share := shareOf(t, cmd.Process.Pid)
+	if err := term.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var exit *exec.ExitError
+	if err := cmd.Wait(); !errors.As(err, &exit) {
+		t.Errorf("make vm ended with %v, and must fail", err)
+	}
+	if _, err := os.Stat(share); !os.IsNotExist(err) {
+		t.Errorf("the directory of the machine is left: %v", err)
+	}
+	if left := commandsOf(t, cmd.Process.Pid); len(left) > 0 {
+		t.Errorf("processes of the terminal are left: %q", left)
+	}
+}
+
 // shareOf returns the directory that the machine of a session shares with the host.
 func shareOf(t *testing.T, session int) string {
+	t.Helper()
+	for _, command := range commandsOf(t, session) {
+		for argument := range strings.SplitSeq(command, "\x00") {
+			if _, dir, ok := strings.Cut(argument, "id=share,path="); ok {
+				dir, _, _ = strings.Cut(dir, ",")
+				return dir
+			}
+		}
+	}
+	t.Fatal("the session has no QEMU")
+	return ""
+}
+
+// commandsOf returns the command lines of a session's processes. Their arguments end with null bytes.
+func commandsOf(t *testing.T, session int) (commands []string) {
 	t.Helper()
 	processes, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
@@ -146,14 +186,9 @@ func shareOf(t *testing.T, session int) string {
 		if id, err := unix.Getsid(pid); err != nil || id != session {
 			continue // or the process has ended
 		}
-		command, _ := os.ReadFile(process + "/cmdline")
-		for argument := range strings.SplitSeq(string(command), "\x00") {
-			if _, dir, ok := strings.Cut(argument, "id=share,path="); ok {
-				dir, _, _ = strings.Cut(dir, ",")
-				return dir
-			}
+		if command, err := os.ReadFile(process + "/cmdline"); err == nil && len(command) > 0 {
+			commands = append(commands, string(command))
 		}
 	}
-	t.Fatal("the session has no QEMU")
-	return ""
+	return commands
 }
