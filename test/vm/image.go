@@ -108,6 +108,13 @@ const machineModules = `virtio_blk ext4 crc32c_generic 9p 9pnet_virtio igb igbvf
 	vhost_vdpa virtio_vdpa vduse rdma_cm rdma_ucm ib_uverbs ib_umad rdma_rxe uio_pci_generic overlay
 	vfio_pci vfio_iommu_type1 iommufd vdpa_sim_net vp_vdpa`
 
+// debianVFIO are Debian's files of modules that the machine replaces by built ones, in the order of insmod. They are in
+// debianVFIODir of the machine.
+const (
+	debianVFIO    = "vfio vfio_iommu_type1 pci/vfio-pci-core pci/vfio-pci"
+	debianVFIODir = "/usr/lib/vfio/"
+)
+
 // rootModules are those that the root file system is mounted with.
 const rootModules = "virtio_blk crc32c_generic ext4"
 
@@ -230,19 +237,25 @@ func (b *builder) layOutModules(ctx context.Context, root, modules string, kerne
 	if err := depmod(all); err != nil {
 		return nil, err
 	}
+	copyModule := func(from, to string) error {
+		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+			return err
+		}
+		// The machine loads plain modules faster.
+		return run(ctx, "sh", "-c", `case $1 in *.xz) xz -dc "$1";; *) strip --strip-debug -o /dev/stdout "$1";; esac >"$2"`, "sh", from, to)
+	}
+	for _, name := range strings.Fields(debianVFIO) {
+		from := filepath.Join(tree, "kernel/drivers/vfio", name+".ko.xz")
+		if err := copyModule(from, filepath.Join(root, debianVFIODir, filepath.Base(name)+".ko")); err != nil {
+			return nil, err
+		}
+	}
 	deps, err := readDependencies(filepath.Join(tree, "modules.dep"))
 	if err != nil {
 		return nil, err
 	}
 	for _, file := range deps.with(machineModules) {
-		to := filepath.Join(root, modules, strings.TrimSuffix(file, ".xz"))
-		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
-			return nil, err
-		}
-		// The machine loads plain modules faster.
-		copyModule := []string{"-c", `case $1 in *.xz) xz -dc "$1";; *) strip --strip-debug -o /dev/stdout "$1";; esac >"$2"`, "sh",
-			filepath.Join(tree, file), to}
-		if err := run(ctx, "sh", copyModule...); err != nil {
+		if err := copyModule(filepath.Join(tree, file), filepath.Join(root, modules, strings.TrimSuffix(file, ".xz"))); err != nil {
 			return nil, err
 		}
 	}

@@ -3,9 +3,12 @@
 package vm
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"sort"
 	"strings"
 	"testing"
@@ -142,6 +145,45 @@ func TestRuleSelectsVFIOInterface(t *testing.T) {
 				t.Errorf("the container has %q, want %q", got, tc.nodes)
 			}
 		})
+	}
+}
+
+// The modules of VFIO in Debian's kernel create no device nodes for iommufd. A container gets the nodes of its group.
+func TestDebianVFIOHasOnlyGroups(t *testing.T) {
+	Require(t)
+	const built = "vfio_pci vfio_pci_core vfio_iommu_type1 vfio iommufd"
+	for _, name := range strings.Fields(built) {
+		if err := run(t.Context(), "rmmod", name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() {
+		for _, name := range strings.Fields(strings.TrimSuffix(built, " iommufd")) {
+			if err := run(context.Background(), "rmmod", name); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := run(context.Background(), "modprobe", "-a", "vfio-pci", "vfio_iommu_type1"); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, name := range strings.Fields(debianVFIO) {
+		if err := run(t.Context(), "insmod", debianVFIODir+filepath.Base(name)+".ko"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	bindAll(t, "vfio-pci", vf0, vf1)
+	if _, err := os.Stat(cdevNode(vf0)); err == nil {
+		t.Skipf("Debian's kernel has %s: VFIO_DEVICE_CDEV is set", cdevNode(vf0))
+	}
+	h := newHost(t, config)
+	for _, inject := range []bool{false, true} {
+		out := h.succeed(box{name: fmt.Sprintf("group-inject-%t", inject), inject: inject, devices: []device{pci(vf0)},
+			command: listNodes + probeTool + "group " + groupNode(vf0) + " " + vf0 + " 2>&1; " + intrudes(t, groupNode(vf1)) + "true"},
+			"mapped", "not permitted")
+		if got, want := nodesIn(out), sorted("/dev/vfio/vfio", groupNode(vf0)); got != want {
+			t.Errorf("inject %t: the container has %q, want %q", inject, got, want)
+		}
 	}
 }
 
