@@ -110,7 +110,7 @@ type missedResult struct {
 	deliverable bool              // all of them could be delivered now
 }
 
-// check reports what a container lacks. The result is unknown, and the check is repeated, if a source is unavailable:
+// check reports the missing requests of a container. The result is unknown, and the check is repeated, if a source is unavailable:
 // a container must not be evicted because the kubelet restarts.
 func (m *missedContainers) check(c *container) missedResult {
 	defer m.recoverPanic(new(error), c.pod)

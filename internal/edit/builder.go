@@ -67,7 +67,7 @@ func (b *Builder) Delta() *Builder {
 // Merge adds the edits of a delta of b.
 func (b *Builder) Merge(delta *Builder) {
 	for i := range delta.env.items {
-		b.env.set(&delta.env.items[i])
+		b.env.put(&delta.env.items[i])
 	}
 	for i := range delta.devices.items {
 		b.devices.moveToEnd(&delta.devices.items[i])
@@ -212,7 +212,7 @@ func (b *Builder) AddEnv(e *Env) error {
 	} else if at := LastEnv(b.have.Env, e.Name); at >= 0 && b.have.Env[at] == e.Text() {
 		return nil
 	}
-	b.env.set(e)
+	b.env.put(e)
 	b.changes++
 	return nil
 }

@@ -43,8 +43,8 @@ func (l *keyedList[T]) position(key string) int {
 	return -1
 }
 
-// set replaces the item with the same key in place, or appends the item.
-func (l *keyedList[T]) set(item *T) {
+// put replaces the item with the same key in place, or appends the item.
+func (l *keyedList[T]) put(item *T) {
 	if i := l.position(l.key(item)); i >= 0 {
 		l.items[i] = *item
 		return

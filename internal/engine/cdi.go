@@ -192,7 +192,7 @@ func addCDIEdits(in *inputs, d *delta, e *specs.ContainerEdits, origin edit.Orig
 	return adder.Add(e, origin)
 }
 
-// remediesOf returns what helps with a device that was not found.
+// remediesOf returns the remedies for a device that was not found.
 func (o *Options) remediesOf(notFound *cdi.NotFoundError, isShort bool) (remedies []string) {
 	devices := "run `jackfield devices` to list the devices"
 	if isShort {

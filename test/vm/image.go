@@ -74,7 +74,7 @@ func (b *builder) build(ctx context.Context) (*image, error) {
 	modules := filepath.Join(b.cache, "modules-"+keyOf([]parts.Unpacked{k.meta}, modulesScript))
 	err := parts.Once(ctx, modules, b.logf, func(tmp string) error {
 		b.logf("building modules for Linux %s, once", k.Version)
-		return k.with(ctx, k.sources(), func(got []parts.Unpacked) error { return b.buildModules(ctx, tmp, got) })
+		return k.withPackages(ctx, k.sources(), func(got []parts.Unpacked) error { return b.buildModules(ctx, tmp, got) })
 	})
 	if err != nil {
 		return nil, fmt.Errorf("build modules: %w", err)
@@ -83,7 +83,7 @@ func (b *builder) build(ctx context.Context) (*image, error) {
 	dir := filepath.Join(b.cache, "image-"+key)
 	err = parts.Once(ctx, dir, b.logf, func(tmp string) error {
 		b.logf("making the machine's root file system, once")
-		return k.with(ctx, k.image(), func(got []parts.Unpacked) error { return b.buildImage(ctx, tmp, got[0], modules) })
+		return k.withPackages(ctx, k.image(), func(got []parts.Unpacked) error { return b.buildImage(ctx, tmp, got[0], modules) })
 	})
 	if err != nil {
 		return nil, fmt.Errorf("make image: %w", err)

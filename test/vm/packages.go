@@ -88,8 +88,8 @@ func (k *kernel) sources() []parts.Package {
 		"linux-kbuild-" + release, "linux-source-" + major + "." + minor}, " "))
 }
 
-// with fetches packages of the kernel's version, calls f with them, and removes them, which saves 350 MB.
-func (k *kernel) with(ctx context.Context, pkgs []parts.Package, f func([]parts.Unpacked) error) error {
+// withPackages fetches packages of the kernel's version, calls f with them, and removes them, which saves 350 MB.
+func (k *kernel) withPackages(ctx context.Context, pkgs []parts.Package, f func([]parts.Unpacked) error) error {
 	got, err := k.store.Ensure(ctx, pkgs...)
 	for _, p := range got {
 		if err == nil && p.FullVersion != k.meta.FullVersion {

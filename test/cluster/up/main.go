@@ -49,7 +49,7 @@ func run(args []string) int {
 	case f.NArg() != 0:
 		err = fmt.Errorf("found the argument %q, want none or \"down\"", f.Arg(0))
 	default:
-		return up(*dir, more)
+		return runCluster(*dir, more)
 	}
 	return report(err)
 }
@@ -78,8 +78,8 @@ func report(err error) int {
 
 func logf(format string, args ...any) { fmt.Printf(format+"\n", args...) }
 
-// up is the outer process: it prepares, runs the cluster in a jail, and removes its files.
-func up(dir string, more extras) int {
+// runCluster is the outer process: it prepares, runs the cluster in a jail, and removes its files.
+func runCluster(dir string, more extras) int {
 	if err := cluster.Impossible(); err != nil {
 		return report(fmt.Errorf("cannot run a cluster here: %w", err))
 	}

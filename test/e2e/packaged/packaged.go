@@ -114,7 +114,7 @@ func RunPodmanTutorial(t *testing.T, podman string) {
 			if i+1 < len(blocks) && blocks[i+1][1] == "text" {
 				want = blocks[i+1][2]
 			}
-			u.run(b[2], want)
+			u.runBlock(b[2], want)
 			ran++
 		}
 	}
@@ -150,8 +150,8 @@ func (u *tutorial) write(name, text string, mode os.FileMode) {
 // varying are the parts of the output that differ at each run.
 var varying = regexp.MustCompile(`[0-9a-f]{64}|time="[^"]*"|[A-Z][a-z]{2} +\d+ +\d\d:\d\d`)
 
-// run runs the commands of a block. What they print must be what the page shows. A refusal is a failure.
-func (u *tutorial) run(block, want string) {
+// runBlock runs the commands of a block. Their output must be the one on the page. A refusal is a failure.
+func (u *tutorial) runBlock(block, want string) {
 	u.t.Helper()
 	var commands strings.Builder
 	for line := range strings.Lines(block) {
@@ -168,7 +168,7 @@ func (u *tutorial) run(block, want string) {
 	out, err := exec.Command("sh", "-ec", commands.String()).CombinedOutput()
 	normal := func(s string) string { return varying.ReplaceAllString(s, "...") }
 	if got := normal(string(out)); got != normal(want) {
-		u.t.Errorf("%sprinted\n%swant\n%s", block, got, normal(want))
+		u.t.Errorf("%sfound\n%swant\n%s", block, got, normal(want))
 	}
 	if refused := strings.Contains(want, "Error: "); (err != nil) != refused {
 		u.t.Errorf("%s%v", block, err)
